@@ -52,8 +52,11 @@ class Executor(executor.Executor):
         text = read_text(artifact_utils.get_single_uri(cards), CARD_FILE) if cards else None
         model = self.GetModelPath(input_dict)
         io_utils.copy_dir(model, pushed.uri)
+        destination = pusher_pb2.PushDestination()
+        key = standard_component_specs.PUSH_DESTINATION_KEY
+        proto_utils.json_to_proto(exec_properties[key], destination)
         try:
-            version = push_model(model, _find_folder(exec_properties))
+            version = push_model(model, destination.filesystem.base_directory)
         except WithdrawnError as error:
             logging.warning("%s", error)
             self._MarkNotPushed(pushed)
@@ -62,16 +65,6 @@ class Executor(executor.Executor):
             _write_card(text, version)
         _update_formats(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
-
-
-def _find_folder(exec_properties: dict[str, Any]) -> str:
-    """Return the folder of the versions."""
-    destination = pusher_pb2.PushDestination()
-    proto_utils.json_to_proto(
-        exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination
-    )
-    folder: str = destination.filesystem.base_directory
-    return folder
 
 
 def _write_card(text: str, version: str) -> None:

@@ -45,7 +45,6 @@ def write_card(facts: ReportFacts) -> str:
         config=facts.header.config,
         epochs=max(map(len, facts.history.values())),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
-        balance=_balance(facts),
         classes=_choose_classes(facts),
         few=sorted(
             (count, label)
@@ -76,21 +75,6 @@ def _make_front_matter(facts: ReportFacts) -> dict[str, Any]:
         "tags": ["tensorflow", "tfx", "saved-model"],
         "model-index": [{"name": facts.header.pipeline, "results": [result]}],
     }
-
-
-def _balance(facts: ReportFacts) -> list[tuple[str, str]]:
-    """Choose the classes to list, all or only the extremes, each with a remark."""
-    labels, sizes = facts.classes, facts.balance.get("train", {})
-    if len(labels) <= MOST_CLASSES:
-        return [(label, "") for label in labels]
-
-    def size(label: str) -> int:
-        return sizes.get(label, 0)
-
-    return [
-        (max(labels, key=size), "most training images"),
-        (min(labels, key=size), "fewest training images"),
-    ]
 
 
 def _choose_classes(facts: ReportFacts) -> list[int]:

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,22 +27,12 @@ _TRAININGS, _LEAST_MINUTES = 5, 20
 _WORDS = {"train": "", "head": " of the first phase", "fine_tune": " of fine-tuning"}
 
 
-class _KeptPhase(NamedTuple):
-    """The phase whose weights were kept."""
-
-    phase: TrainedPhase
-    epoch: int
-    """Best epoch, from 1 on within the phase."""
-    end: int
-    """Number of epochs of this and all earlier phases."""
-
-
-def _find_phase(facts: ReportFacts, kept: KeptEpoch) -> _KeptPhase:
+def _find_phase(facts: ReportFacts, kept: KeptEpoch) -> tuple[TrainedPhase, int, int]:
+    """Return the phase of an epoch, its place there, from 1 on, and the epochs until its end."""
     ends = itertools.accumulate(phase.epochs for phase in facts.phases)
-    phase, end = next(
-        part for part in zip(facts.phases, ends, strict=True) if kept.epoch <= part[1]
-    )
-    return _KeptPhase(phase, kept.epoch - end + phase.epochs, end)
+    known = zip(facts.phases, ends, strict=True)
+    phase, end = next((phase, end) for phase, end in known if kept.epoch <= end)
+    return phase, kept.epoch - end + phase.epochs, end
 
 
 def _lower_rate(facts: ReportFacts) -> str:
@@ -81,7 +70,7 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
     if train - evaluated <= _WIDE_GAP:
         return
     advice, kept_out = ["add images"], facts.selection_split
-    if _find_phase(facts, kept).phase.name == "head":
+    if _find_phase(facts, kept)[0].name == "head":
         if facts.find_option("transfer.unfreeze") == "none":
             advice.append("fine-tune the last layers: --transfer.unfreeze top")
     elif facts.find_option("augmentation.policy") == "none":
@@ -100,7 +89,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
     if facts.kept_epoch is None or facts.best_epoch is None:
         return
-    phase = _find_phase(facts, facts.kept_epoch).phase
+    phase, _, _ = _find_phase(facts, facts.kept_epoch)
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:

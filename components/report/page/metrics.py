@@ -1,11 +1,9 @@
-"""Metrics overall and on slices, with intervals, against the baseline and against guessing."""
+"""Metrics overall and on slices, with intervals and against the baseline."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from components.contract.confidence import Interval
 from components.metrics.classification_metrics import Comparison, SliceMetrics
@@ -24,7 +22,7 @@ _DRAWN_SLICES, _MOST_SLICES = 20, 100
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric of this model, of the current model, and of a guess; NaN if undefined."""
+    """A metric of this model and of the current model; NaN if undefined."""
 
     metric: Metric
     value: float
@@ -33,7 +31,6 @@ class MetricRow:
     difference: float
     """On the images whose labels both models know."""
     change: Interval | None
-    guess: float
 
     @property
     def judgment(self) -> tuple[str, str]:
@@ -44,14 +41,11 @@ class MetricRow:
 def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
     """Compile the rows of the table, and draw values and changes."""
     unknown = int(facts.metrics.support.sum()) - facts.comparison.compared
-    return {**describe_comparison(facts.comparison, guesses=_guess(facts)), "unknown": unknown}
+    return {**describe_comparison(facts.comparison), "unknown": unknown}
 
 
 def describe_comparison(
-    comparison: Comparison,
-    *,
-    names: ModelNames = REPORT_NAMES,
-    guesses: Mapping[str, float] | None = None,
+    comparison: Comparison, *, names: ModelNames = REPORT_NAMES
 ) -> dict[str, Any]:
     """Compile the rows of the table of metrics, and draw values and changes."""
     metrics, baseline = comparison.metrics, comparison.baseline
@@ -66,7 +60,6 @@ def describe_comparison(
             baseline=baseline.scalars[metric.name] if baseline else math.nan,
             difference=comparison.differences.get(metric.name, math.nan),
             change=comparison.changes.get(metric.name),
-            guess=(guesses or {}).get(metric.name, math.nan),
         )
         for metric in shown
     ]
@@ -77,7 +70,6 @@ def describe_comparison(
         "rows": rows,
         "names": names,
         "baseline": baseline,
-        "guessed": guesses is not None,
         "drawings": [drawing for drawing in drawings if drawing],
     }
 
@@ -90,19 +82,6 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
         return "no clear difference", ""
     better = (change.low > 0) != METRICS[metric].lower_is_better
     return ("▲ better", "good") if better else ("▼ worse", "bad")
-
-
-def _guess(facts: ReportFacts) -> dict[str, float]:
-    """Measure a model that always predicts the majority class, where that is simple."""
-    accuracy = facts.majority_accuracy
-    classes = np.count_nonzero(facts.metrics.support)
-    recall = 1 / classes if classes else math.nan
-    return {
-        "accuracy": accuracy,
-        "balanced_accuracy": recall,
-        "macro_f1": 2 * accuracy / (1 + accuracy) * recall,
-        "auc": 0.5,
-    }
 
 
 def _draw_values(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | None:

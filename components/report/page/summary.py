@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from components.contract.confidence import Interval
 from components.images.picture import Thumbnail
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.proof import SIGNIFICANT
@@ -19,16 +18,6 @@ from components.report.page.metrics import judge
 _STRIP = 12
 _LONGEST_LABEL = 40
 _START = {"none": "random weights", "imagenet": "ImageNet weights"}
-
-
-class WorstClass(NamedTuple):
-    """The class with the lowest F1."""
-
-    label: str
-    f1: float
-    interval: Interval | None
-    predicted: str
-    """The most frequent wrong prediction for its images; "" if there is none."""
 
 
 def describe_summary(facts: ReportFacts) -> dict[str, Any]:
@@ -103,7 +92,7 @@ def _megabytes(size: int) -> str:
     return f"{megabytes:,.{0 if megabytes >= 100 else 1 if megabytes >= 1 else 2}f} MB"
 
 
-def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
+def _find_worst(metrics: ModelMetrics) -> dict[str, Any] | None:
     """Return the class with the lowest F1; None if all are perfect, or there is none."""
     if not np.isfinite(metrics.f1).any() or np.nanmin(metrics.f1) == 1:
         return None
@@ -111,9 +100,12 @@ def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
     others = metrics.confusion[row].copy()
     others[row] = 0
     predicted = metrics.labels[int(others.argmax())] if others.any() else ""
-    return WorstClass(
-        metrics.labels[row], float(metrics.f1[row]), metrics.f1_interval(row), predicted
-    )
+    return {
+        "label": metrics.labels[row],
+        "f1": float(metrics.f1[row]),
+        "interval": metrics.f1_interval(row),
+        "predicted": predicted,
+    }
 
 
 def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Thumbnail]]:

@@ -1,6 +1,6 @@
 """Suspects, which a person should look at, and the map of images that the model finds similar."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -8,7 +8,6 @@ from markupsafe import Markup
 from components.contract.suspects import REASONS
 from components.report.facts import ReportFacts
 from components.report.page.formatting import shorten
-from components.report.shown import ShownSuspect
 
 _TITLES = {
     "label": "Labels that may be wrong",
@@ -24,14 +23,6 @@ _COLORED = 12
 _SMALLEST, _LARGEST, _COVERED = 5, 16, 300
 
 
-class SuspectGroup(NamedTuple):
-    """Suspects of a kind."""
-
-    title: str
-    shown: list[ShownSuspect]
-    found: int
-
-
 def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
     """Group the suspects: labels, copies, and odd images."""
     suspects = facts.suspects
@@ -42,20 +33,9 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         shown = [of for of in suspects.shown if _TITLES.get(of.suspect.reason, _ODD) == title]
         found = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
         if shown:
-            groups.append(SuspectGroup(title, shown, max(found, len(shown))))
+            found = max(found, len(shown))
+            groups.append({"title": title, "shown": shown, "found": found})
     return {"groups": groups, "reasons": REASONS}
-
-
-class MapClass(NamedTuple):
-    """The points of a class."""
-
-    label: str
-    hue: int | None
-    """Degrees; None for classes without a color of their own."""
-    path: str
-    """SVG path of the points."""
-    names: Markup
-    """Names of the images in the same order, one a line."""
 
 
 def describe_map(facts: ReportFacts) -> dict[str, Any]:
@@ -72,12 +52,14 @@ def describe_map(facts: ReportFacts) -> dict[str, Any]:
     order = sorted(of_class.items(), key=lambda item: (-len(item[1]), item[0]))
     return {
         "classes": [
-            MapClass(
-                label,
-                360 * place // min(_COLORED, len(order)) if place < _COLORED else None,
-                "".join(points[row] for row in members),
-                Markup("&#10;").join(shorten(image_map.paths[row], _LONGEST) for row in members),
-            )
+            {
+                "label": label,
+                "hue": 360 * place // min(_COLORED, len(order)) if place < _COLORED else None,
+                "path": "".join(points[row] for row in members),
+                "names": Markup("&#10;").join(
+                    shorten(image_map.paths[row], _LONGEST) for row in members
+                ),
+            }
             for place, (label, members) in enumerate(order)
         ],
         "rings": [

@@ -18,7 +18,7 @@ from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES
-from components.report.pictures.predicted_images import Explain, choose_images, show_images
+from components.report.pictures.predicted_images import choose_images, show_images
 from components.report.pictures.source_pictures import show_rejects
 from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import ClassSample, PredictedImage
@@ -54,13 +54,23 @@ def gather_pictures(
     found: FoundSuspects | None = None,
 ) -> dict[str, Any]:
     """Return the fields of `ReportFacts` that hold pictures."""
-    examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
+    examples_uri = given["examples"].uri
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
-    samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
-    rejects = show_rejects(rejects_uri, root, most=_REJECTS)
-    mistakes, images = _show_predicted(evaluated, metrics, examples_uri, split, model)
-    left = MOST_BYTES - _count_samples(samples)
-    left -= count_bytes(shown.picture for shown in rejects)
+    module, _, name = preview_fn.rpartition(".")
+    preview = getattr(importlib.import_module(module), name)
+    samples = sample_classes(
+        given["transformed_examples"].uri,
+        evaluated.candidate.labels,
+        shown=[metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)],
+        each=_SAMPLES_EACH,
+        preview_images=lambda encoded: preview(encoded, config),
+    )
+    rejects = show_rejects(given["rejects"].uri, root, most=_REJECTS)
+    shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
+    chosen = choose_images(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
+    explain = functools.partial(explain_images, model)
+    mistakes, images = show_images(evaluated, chosen, examples_uri, split, explain)
+    left = MOST_BYTES - _count_samples(samples) - count_bytes(of.picture for of in rejects)
     mistakes = keep_within(mistakes, left)
     left -= _count_images(mistakes)
     suspects = None
@@ -77,16 +87,6 @@ def gather_pictures(
         "mistakes": mistakes,
         "images": keep_within(images, left),
     }
-
-
-def _show_predicted(
-    evaluated: Evaluated, metrics: ModelMetrics, examples_uri: str, split: str, model: str
-) -> tuple[tuple[PredictedImage, ...], ...]:
-    """Return mistakes, with heat maps if there is a model, and images to browse."""
-    shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
-    chosen = choose_images(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
-    explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
-    return show_images(evaluated, chosen, examples_uri, split, explain)
 
 
 def count_bytes(pictures: Iterable[Thumbnail | None]) -> int:
@@ -110,25 +110,6 @@ def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[Predicted
     totals = itertools.accumulate(_count_images([image]) for image in images)
     kept = sum(1 for total in totals if total <= limit)
     return tuple(images[:kept])
-
-
-def _sample(
-    transformed_uri: str,
-    evaluated: Evaluated,
-    metrics: ModelMetrics,
-    config: Mapping[str, Any],
-    preview_fn: str,
-) -> tuple[ClassSample, ...]:
-    """Show training images of the classes with most mistakes."""
-    module, _, name = preview_fn.rpartition(".")
-    preview = getattr(importlib.import_module(module), name)
-    return sample_classes(
-        transformed_uri,
-        evaluated.candidate.labels,
-        shown=[metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)],
-        each=_SAMPLES_EACH,
-        preview_images=lambda encoded: preview(encoded, config),
-    )
 
 
 def sample_classes(
@@ -190,12 +171,13 @@ def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Th
     """Draw a heat map over each image as the model saw it.
 
     Returns:
-        Name → picture; none if the model has no such signature, and none for a batch that fails.
+        Name → picture; none without a model or if it has no such signature, and none for a batch
+        that fails.
     """
     import tensorflow as tf
 
     # Loading takes half a second.
-    if not files:
+    if not files or not saved_model:
         return {}
     explain = dict(tf.saved_model.load(saved_model).signatures).get(_EXPLAIN_SIGNATURE)
     if explain is None:
