@@ -20,16 +20,11 @@ from tfx.utils import io_utils
 from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
-from components.contract.example import TRAIN
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.storage.tfx_filesystem import register_object_stores
 from components.validation.config import ValidationConfig
 from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
-from components.validation.tfdv_files import (
-    digest_statistics,
-    read_statistics,
-    statistics_file,
-)
+from components.validation.tfdv_files import read_statistics, statistics_file
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_ENTRIES = 30
@@ -102,14 +97,14 @@ AnomalyGate.__doc__ = AnomalyGate.test_call.__doc__
 
 
 def add_to_history(folder: str, statistics: types.Artifact) -> None:
-    """Copy statistics to `folder`, unless they equal the newest entry.
+    """Copy statistics to `folder`, unless the newest entry is of the same examples.
 
     Only the newest 30 entries are kept.
     """
     register_object_stores()
     entries = list_history(folder)
-    digest = digest_statistics(read_statistics(statistics.uri, TRAIN))
-    if entries and entries[-1].digest == digest:
+    key = statistics.get_string_custom_property(EXAMPLES_KEY_PROPERTY)
+    if entries and key and entries[-1].examples_key == key:
         return
     # Keeps two runs within one second in order.
     now = max([int(time.time()), *(entry.time + 1 for entry in entries)])
@@ -117,9 +112,8 @@ def add_to_history(folder: str, statistics: types.Artifact) -> None:
     for split in artifact_utils.decode_split_names(statistics.split_names):
         content = read_statistics(statistics.uri, split).SerializeToString(deterministic=True)
         io_utils.write_bytes_file(statistics_file(target, split), content)
-    key = statistics.get_string_custom_property(EXAMPLES_KEY_PROPERTY)
     # The span is a double on Kubeflow.
-    entry = HistoryEntry(now, int(statistics.span or 0), digest, key)
+    entry = HistoryEntry(now, int(statistics.span or 0), key)
     facts = json.dumps(asdict(entry), sort_keys=True)
     io_utils.write_string_file(os.path.join(target, ENTRY_FILE), facts)
     for entry in entries[: max(0, len(entries) + 1 - _MAX_ENTRIES)]:

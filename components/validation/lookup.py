@@ -46,8 +46,6 @@ class HistoryEntry:
     """Unix time in seconds; also the name of the entry's folder."""
     span: int
     """Span of the examples; 0 if the data has no spans."""
-    digest: str
-    """Digest of the train split's statistics."""
     examples_key: str = ""
     """Digest of what decided on the examples; empty if it is unknown."""
 

@@ -1,7 +1,5 @@
 """Read what TFDV writes and takes: the statistics of a split, and a curated schema."""
 
-import hashlib
-import json
 import os
 from typing import TypeAlias
 
@@ -9,7 +7,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
 from components.contract.errors import DataError
-from components.contract.example import ENCODED, FORMAT, LABEL
+from components.contract.example import ENCODED, LABEL
 from components.storage.folder import explaining_errors, open_folder, read_bytes
 
 Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
@@ -48,20 +46,6 @@ def count_values(statistics: Statistics, name: str) -> dict[str, int] | None:
     if len(buckets) != feature.string_stats.unique:
         return None
     return dict(sorted((bucket.label, round(bucket.sample_count)) for bucket in buckets))
-
-
-def digest_statistics(statistics: Statistics) -> str:
-    """Return 16 hexadecimal digits that are equal for equal examples.
-
-    The digest covers counts and rounded means. TFDV's quantiles depend on Beam's merge order.
-    """
-    facts: list[object] = [count_examples(statistics)]
-    facts += [count_values(statistics, name) for name in (LABEL, FORMAT)]
-    for feature in sorted(statistics.datasets[0].features, key=lambda f: list(f.path.step)):
-        if feature.WhichOneof("stats") == "num_stats":
-            stats = feature.num_stats
-            facts += [*feature.path.step, stats.min, stats.max, f"{stats.mean:.6g}"]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 _REQUIRED = (ENCODED, LABEL)
