@@ -41,15 +41,6 @@ class Reject:
 
 
 @dataclass(frozen=True)
-class SimilarImage:
-    """A training image that resembles another image."""
-
-    path: str
-    label: str
-    picture: Thumbnail | None
-
-
-@dataclass(frozen=True)
 class PredictedImage:
     """An image of the evaluated split with the model's prediction."""
 
@@ -63,8 +54,6 @@ class PredictedImage:
     picture: Thumbnail | None
     heat_map: Thumbnail | None = None
     """Areas that contributed most to `predicted`, over the image as the model saw it."""
-    similar: tuple[SimilarImage, ...] = ()
-    """The most similar training images."""
 
     @classmethod
     def of(cls, evaluated: Evaluated, row: int, pictures: Mapping[str, Thumbnail | None]) -> Self:
@@ -85,15 +74,6 @@ class PredictedImage:
     def is_right(self) -> bool:
         """Whether the prediction is right."""
         return self.label == self.predicted
-
-
-@dataclass(frozen=True)
-class ShownSuspect:
-    """A suspect with its picture and the images that explain it."""
-
-    suspect: Suspect
-    picture: Thumbnail | None
-    similar: tuple[SimilarImage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,10 +107,17 @@ class SuspectFacts:
 
     rows: tuple[Suspect, ...]
     """All of them, for the table."""
-    shown: tuple[ShownSuspect, ...] = ()
+    shown: tuple[Suspect, ...] = ()
+    """Those with the highest scores."""
     found: Mapping[str, int] = field(default_factory=dict)
     """Reason → images, including those that are not shown."""
     errors: LabelErrors | None = None
+    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """File name of a mistake → paths of the most similar training images."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the paths of similar images and neighbors."""
+    pictures: Mapping[str, Thumbnail | None] = field(default_factory=dict)
+    """Of the paths of shown suspects, their neighbors and similar images."""
     image_map: ImageMap | None = None
     """None without embeddings."""
 

@@ -15,8 +15,8 @@ from components.contract.example import CORRECTIONS_FILE
 from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.images.pixel_statistics import measure_pixels
 from components.metrics.predictions import Evaluated, Predictions
-from components.report.pictures.suspect_pictures import SuspectPictures, show_suspects
-from components.report.shown import PredictedImage, Without
+from components.report.pictures.suspect_pictures import show_suspects
+from components.report.shown import PredictedImage, SuspectFacts, Without
 from components.report.suspects.gathering import find_relabeled, find_suspects
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
@@ -59,29 +59,30 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
         table.add(columns, np.eye(3, 8)[ids] + noise)
 
 
-def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectPictures:
+def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectFacts:
     found = find_suspects(given, pretrained=False)
     assert found
     return show_suspects(found, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit)
 
 
 def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, Any]) -> None:
-    suspects, [mistake], _ = show(given)
+    suspects = show(given)
     [black] = suspects.shown
-    assert (black.suspect.path, black.suspect.reason) == (BLACK, "blank")
-    assert suspects.rows == (black.suspect,)
+    assert (black.path, black.reason) == (BLACK, "blank")
+    assert suspects.rows == (black,)
     assert suspects.found == {"blank": 1}
-    assert black.picture
-    assert np.asarray(Image.open(BytesIO(black.picture.jpeg))).max() == 0
-    assert [image.path for image in black.similar] == list(black.suspect.neighbors)
-    assert {image.label for image in black.similar} == {LABELS[2]}
-    assert {image.label for image in mistake.similar} == {LABELS[0]}
-    assert all(image.picture for image in (*black.similar, *mistake.similar))
-    assert not any(image.path.startswith("test/") for image in (*black.similar, *mistake.similar))
+    picture = suspects.pictures[BLACK]
+    assert picture
+    assert np.asarray(Image.open(BytesIO(picture.jpeg))).max() == 0
+    similar = suspects.similar[MISTAKE.filename]
+    assert {suspects.labels[path] for path in black.neighbors} == {LABELS[2]}
+    assert {suspects.labels[path] for path in similar} == {LABELS[0]}
+    assert all(suspects.pictures[path] for path in (*black.neighbors, *similar))
+    assert not any(path.startswith("test/") for path in (*black.neighbors, *similar))
     assert suspects.image_map
     assert suspects.image_map.suspects == {BLACK}
     assert suspects.image_map.total == len(suspects.image_map.paths) == 63
-    again = show(given).suspects
+    again = show(given)
     assert (again.rows, again.shown) == (suspects.rows, suspects.shown)
     assert again.image_map
     assert (again.image_map.places == suspects.image_map.places).all()
@@ -90,26 +91,24 @@ def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, An
 def test_pictures_beyond_the_limit_are_left_out_those_of_suspects_last(
     given: dict[str, Any],
 ) -> None:
-    whole = show(given).suspects.shown[0].picture
+    whole = show(given).pictures[BLACK]
     assert whole
-    suspects, [mistake], used = show(given, limit=len(whole.jpeg))
-    assert used == len(whole.jpeg)
-    assert suspects.shown[0].picture
-    assert not any(image.picture for image in mistake.similar)
+    assert show(given, limit=len(whole.jpeg)).pictures == {BLACK: whole}
 
 
 def test_a_judged_image_is_no_suspect(given: dict[str, Any], tmp_path: Path) -> None:
     row = {"sha256": f"{59:064d}", "result": "kept"}
     (tmp_path / "rejects" / CORRECTIONS_FILE).write_text(json.dumps(row))
-    assert show(given).suspects.shown == ()
+    assert show(given).shown == ()
 
 
 def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
     given: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "model_run" / EMBEDDINGS_FILE).unlink()
-    suspects, [mistake], _ = show(given)
-    assert suspects.shown[0].similar == mistake.similar == ()
+    suspects = show(given)
+    assert suspects.shown[0].neighbors == ()
+    assert suspects.similar == {}
     assert suspects.image_map is None
 
 

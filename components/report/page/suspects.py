@@ -30,7 +30,7 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         return {"groups": (), "reasons": REASONS}
     groups = []
     for title in (*_TITLES.values(), _ODD):
-        shown = [of for of in suspects.shown if _TITLES.get(of.suspect.reason, _ODD) == title]
+        shown = [of for of in suspects.shown if _TITLES.get(of.reason, _ODD) == title]
         found = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
         if shown:
             found = max(found, len(shown))

@@ -76,10 +76,8 @@ def gather_pictures(
     suspects = None
     if found:
         limit = min(left, _SUSPECT_BYTES)
-        suspects, mistakes, used = show_suspects(
-            found, mistakes, examples_uri=examples_uri, root=root, limit=limit
-        )
-        left -= used
+        suspects = show_suspects(found, mistakes, examples_uri=examples_uri, root=root, limit=limit)
+        left -= count_bytes(suspects.pictures.values())
     return {
         "suspects": suspects,
         "samples": samples,

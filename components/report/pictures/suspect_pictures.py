@@ -1,10 +1,8 @@
 """Pictures of suspects, and of the training images that suspects and mistakes resemble."""
 
-import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from components.contract.artifact_files import on_disk
 from components.contract.example import spell_path
@@ -13,21 +11,12 @@ from components.images.picture import Thumbnail
 from components.images.thumbnails import make_thumbnail
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
-from components.report.shown import PredictedImage, ShownSuspect, SimilarImage, SuspectFacts
+from components.report.shown import PredictedImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST
 from components.report.suspects.similar import Columns, draw_map, find_rows, find_similar
 
 _SIDE, _SMALL_SIDE = 144, 64
-
-
-class SuspectPictures(NamedTuple):
-    """Fields of the report's facts."""
-
-    suspects: SuspectFacts
-    mistakes: tuple[PredictedImage, ...]
-    used: int
-    """Bytes of all pictures."""
 
 
 def show_suspects(
@@ -37,38 +26,31 @@ def show_suspects(
     examples_uri: str,
     root: str,
     limit: int,
-) -> SuspectPictures:
+) -> SuspectFacts:
     """Show the first suspects of each kind, and what resembles them and the mistakes.
 
-    Pictures beyond `limit` bytes are left out. Mistakes get their most similar training images.
+    Pictures beyond `limit` bytes are left out.
     """
     columns, features = found.columns, found.features
     chosen = _choose(found.suspects)
-    names = {mistake: spell_path(mistake.filename) for mistake in mistakes}
+    names = {mistake.filename: spell_path(mistake.filename) for mistake in mistakes}
     near = {} if features is None else find_similar([*names.values()], columns, features)
     wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
     wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
     wanted |= {suspect.path: _SIDE for suspect in chosen}
     labels, pictures = _read(wanted, columns, examples_uri, root)
-    pictures = _keep_within(pictures, limit)
-
-    def describe(paths: Iterable[str]) -> tuple[SimilarImage, ...]:
-        return tuple(SimilarImage(path, labels.get(path, ""), pictures.get(path)) for path in paths)
-
-    shown = (
-        ShownSuspect(suspect, pictures.get(suspect.path), describe(suspect.neighbors))
-        for suspect in chosen
-    )
     drawn = None
     if features is not None:
         drawn = draw_map(columns, features, {suspect.path for suspect in chosen})
-    return SuspectPictures(
-        SuspectFacts(found.suspects, tuple(shown), found.found, found.errors, drawn),
-        tuple(
-            dataclasses.replace(mistake, similar=describe(near.get(names[mistake], ())))
-            for mistake in mistakes
-        ),
-        sum(len(picture.jpeg) for picture in pictures.values() if picture),
+    return SuspectFacts(
+        rows=found.suspects,
+        shown=tuple(chosen),
+        found=found.found,
+        errors=found.errors,
+        similar={name: near[path] for name, path in names.items() if path in near},
+        labels=labels,
+        pictures=_keep_within(pictures, limit),
+        image_map=drawn,
     )
 
 

@@ -18,8 +18,6 @@ from components.report.shown import (
     LabelErrors,
     PredictedImage,
     Reject,
-    ShownSuspect,
-    SimilarImage,
     SuspectFacts,
 )
 from tests.pictures import encode, picture
@@ -90,21 +88,25 @@ def make_reject(place: int) -> Reject:
 
 def make_suspects(labels: tuple[str, ...], *, points: int) -> SuspectFacts:
     """A wrong label and an odd image of each kind, and a map of `points` images."""
-    similar = tuple(
-        SimilarImage(f"{labels[0]}/{n}.jpg", labels[0], digit(n, size=24)) for n in (0, 1)
-    )
+    similar = tuple(f"like/{labels[0]}/{n}.jpg" for n in (0, 1))
     kinds: tuple[Reason, ...] = get_args(Reason)
     rows = tuple(
-        Suspect(f"{n:064d}", f"{labels[0]}/{n}.jpg", "train", labels[0], kind, 0.9, labels[1])
+        Suspect(
+            f"{n:064d}", f"{labels[0]}/{n}.jpg", "train", labels[0], kind, 0.9, labels[1], similar
+        )
         for n, kind in enumerate(kinds)
     )
+    pictures = {row.path: digit(n) for n, row in enumerate(rows)}
+    pictures |= {path: digit(n, size=24) for n, path in enumerate(similar)}
     names = [labels[n % len(labels)] for n in range(points)]
     return SuspectFacts(
         rows,
-        tuple(ShownSuspect(row, digit(n), similar) for n, row in enumerate(rows)),
+        rows,
         {kind: 1 + 40 * (kind == "gray") for kind in kinds},
         LabelErrors(12, 20, 31, points),
-        ImageMap(
+        labels=dict.fromkeys(similar, labels[0]),
+        pictures=pictures,
+        image_map=ImageMap(
             tuple(f"{name}/{n}.jpg" for n, name in enumerate(names)),
             tuple(names),
             np.random.default_rng(6).random((points, 2)),
