@@ -27,6 +27,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from components.contract.errors import UserError
 from components.contract.suspects import REASONS
@@ -36,7 +37,6 @@ from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.apps.review.pictures import SIDES, Pictures
 from pipeline_def.apps.serve.limits import (
     ERROR_HANDLERS,
-    App,
     BodyReader,
     Guard,
     RequestError,
@@ -209,7 +209,7 @@ class Review:
 
 def make_app(
     facts: ReviewFacts, decisions: Decisions, pictures: Pictures, options: ReviewOptions
-) -> App:
+) -> ASGIApp:
     """Build the application with its limits."""
     review = Review(facts, decisions, pictures)
     routes = [

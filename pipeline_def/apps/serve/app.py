@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from components.predict.model import DEFAULT_SIGNATURE
 from pipeline_def.apps.serve.inference_protocol import BINARY, describe_model, parse_infer
 from pipeline_def.apps.serve.limits import (
     ERROR_HANDLERS,
-    App,
     BodyReader,
     Guard,
     RequestError,
@@ -150,7 +150,7 @@ class Service:
         return model
 
 
-def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -> App:
+def make_app(versions: Versions, options: ServerOptions, *, warning: str = "") -> ASGIApp:
     """Build the application with its limits; the page shows a `warning` about the model."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"

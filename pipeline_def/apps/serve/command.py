@@ -10,11 +10,11 @@ import time
 
 import uvicorn
 from rich.console import Console
+from starlette.types import ASGIApp
 
 from components.contract.errors import ConfigurationError
 from components.host.stopping import leave_to_server
 from pipeline_def.apps.serve.app import make_app
-from pipeline_def.apps.serve.limits import App
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
@@ -54,7 +54,7 @@ def serve(options: ServerOptions) -> None:
         make_server(app, options).run(sockets=[listening])
 
 
-def make_server(app: App, options: Listening) -> uvicorn.Server:
+def make_server(app: ASGIApp, options: Listening) -> uvicorn.Server:
     """Return a server that has not started yet."""
     allowed = _allow_files(_MAX_CONNECTIONS + _OTHER_FILES) - _OTHER_FILES
     config = uvicorn.Config(

@@ -6,20 +6,15 @@ import ipaddress
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline_def.apps.serve.options import Listening
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -164,7 +159,7 @@ async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Resu
 class Guard:
     """Enforces the timeout, and refuses foreign host names and cross-origin requests."""
 
-    def __init__(self, app: App, options: Listening) -> None:
+    def __init__(self, app: ASGIApp, options: Listening) -> None:
         """Wrap an application."""
         self._app, self._timeout = app, options.timeout
         # Against DNS rebinding: an attacker's domain may resolve to this machine, so that its page

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import choose_encoder
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.apps.serve.batching import Prediction
-from pipeline_def.apps.serve.limits import App, Message, Receive, Scope, Send
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Metrics:
         encode, kind = choose_encoder(accept)
         return encode(self._registry), kind
 
-    def watch(self, app: App) -> App:
+    def watch(self, app: ASGIApp) -> ASGIApp:
         """Return `app` with metrics and request ids."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:

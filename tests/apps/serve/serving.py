@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from pipeline_def.apps.serve.app import make_app
 from pipeline_def.apps.serve.command import make_server
-from pipeline_def.apps.serve.limits import App
 from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import Listening, ServerOptions
 from pipeline_def.apps.serve.versions import Versions
@@ -39,7 +40,7 @@ def running(versions: Versions, **options: Any) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def running_app(app: App, options: Listening) -> Iterator[int]:
+def running_app(app: ASGIApp, options: Listening) -> Iterator[int]:
     """Serve an application; yield the port."""
     server = make_server(app, options)
 
