@@ -7,7 +7,6 @@ from typing import Any, Literal
 MetricName = Literal[
     "accuracy",
     "balanced_accuracy",
-    "top_3_accuracy",
     "top_5_accuracy",
     "macro_precision",
     "macro_f1",
@@ -56,17 +55,10 @@ METRICS: Mapping[str, Metric] = {
             lambda counts: counts.mean_known(counts.recall),
         ),
         Metric(
-            "top_3_accuracy",
-            "top-3 accuracy",
-            "Fraction of the images whose true class is among the three most probable.",
-            lambda counts: counts.fraction(counts.top[0]),
-            top=3,
-        ),
-        Metric(
             "top_5_accuracy",
             "top-5 accuracy",
             "Fraction of the images whose true class is among the five most probable.",
-            lambda counts: counts.fraction(counts.top[1]),
+            lambda counts: counts.fraction(counts.top[0]),
             top=5,
         ),
         Metric(

@@ -109,7 +109,7 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
             for of in (drawn.candidate, drawn.baseline)
         ]
         samples.append(pair)
-    told = set(METRICS) - {"ece", "top_3_accuracy", "top_5_accuracy"}
+    told = set(METRICS) - {"ece", "top_5_accuracy"}
     assert comparison.intervals.keys() == comparison.changes.keys() == told
     for name in told:
         values = np.array([candidate[name] for candidate, _ in samples])
@@ -148,9 +148,7 @@ def test_intervals_of_perfect_models() -> None:
     comparison = compare_models(as_evaluated(model, model, {"all": ("of them",) * 40}))
     assert comparison.metrics.scalars["accuracy"] == 1
     # Resamples cannot show mistakes that were not seen.
-    assert (
-        comparison.intervals.keys() == comparison.changes.keys() == {"accuracy", "top_3_accuracy"}
-    )
+    assert comparison.intervals.keys() == comparison.changes.keys() == {"accuracy"}
     for interval in (comparison.intervals["accuracy"], comparison.slices[0].interval):
         assert 0.9 < interval.low < interval.high == 1
     for change in (comparison.changes["accuracy"], comparison.slices[0].change):
@@ -198,6 +196,6 @@ def test_nan_probabilities_count_as_wrong(missing: str) -> None:
     comparison = compare_models(as_evaluated(models["candidate"], models["baseline"]))
     assert comparison.baseline
     worse = comparison.metrics if missing == "candidate" else comparison.baseline
-    assert worse.scalars["top_3_accuracy"] == 0
+    assert worse.scalars["top_5_accuracy"] == 0
     assert np.isnan([worse.scalars["loss"], worse.scalars["auc"]]).all()
     assert "loss" not in comparison.changes

@@ -132,7 +132,7 @@ TEXTS = {
         "The test split has no images of",
         "&#34;quoted&#34; &amp; &#39;so&#39; $x_1$: evaluation on the test split",
         "There is no current model to compare with.",
-        "Top-3 accuracy",
+        "Top-5 accuracy",
         "No file was rejected.",
         "There are no duplicates.",
         "Loss in the last epoch: train 2.100, eval –.",
