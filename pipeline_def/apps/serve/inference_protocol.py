@@ -6,9 +6,10 @@ Source: https://github.com/kserve/open-inference-protocol, specification/protoco
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pydantic
 
 from components.predict.model import DEFAULT_SIGNATURE, INPUT
 from pipeline_def.apps.serve.batching import Prediction
@@ -48,64 +49,56 @@ class InferRequest(ImageRequest):
         return json.dumps(answer).encode()
 
 
+class _Tensor(pydantic.BaseModel):
+    name: Literal["image_bytes"]
+    datatype: Literal["BYTES"]
+    shape: list[int]
+    data: list[Any]
+
+
+class _Output(pydantic.BaseModel):
+    name: str
+
+
+class _Parameters(pydantic.BaseModel):
+    signature_name: str | None = None
+
+
+class _Body(pydantic.BaseModel):
+    inputs: tuple[_Tensor]
+    outputs: list[_Output] | None = None
+    parameters: _Parameters | None = None
+    id: str | None = None
+
+
 def parse_infer(body: bytes | bytearray, *, max_images: int) -> InferRequest:
     """Parse a request with one input, `image_bytes`, of datatype BYTES and shape [images].
 
-    JSON cannot hold bytes, so texts are base64.
+    JSON cannot hold bytes, so texts are base64, in a list or a list of lists of one.
 
     Raises:
         RequestError: the body is not a valid request, or has too many images.
     """
-    fields = parse_object(body, max_images=max_images)
-    tensor = _take_input(fields)
-    images = _decode(tensor.get("data"))
+    try:
+        asked = _Body.model_validate(parse_object(body, max_images=max_images))
+    except pydantic.ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise RequestError(400, f"{place}: {problem['msg']}.") from None
+    [tensor] = asked.inputs
+    texts = (row[0] if isinstance(row, list) and len(row) == 1 else row for row in tensor.data)
+    images = tuple(decode_base64(text, number) for number, text in enumerate(texts))
     if not 0 < len(images) <= max_images:
         raise RequestError(
             413 if images else 400, f"A request has 1 to {max_images} images; this one does not."
         )
-    shape = tensor.get("shape")
-    if shape not in ([len(images)], [len(images), 1]):
+    if tensor.shape not in ([len(images)], [len(images), 1]):
         raise RequestError(
-            400, f"The shape of {INPUT} is {shape!r}, but it has {len(images)} elements."
+            400, f"The shape of {INPUT} is {tensor.shape!r}, but it has {len(images)} elements."
         )
-    return _read_wishes(fields, images)
-
-
-def _take_input(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    inputs = fields.get("inputs")
-    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise RequestError(400, f"Expecting 'inputs' to be a list with one object, for {INPUT}.")
-    tensor: Mapping[str, Any] = inputs[0]
-    for name, wanted in (("name", INPUT), ("datatype", "BYTES")):
-        if tensor.get(name) != wanted:
-            raise RequestError(
-                400,
-                f"The {name} of the input must be {wanted}, but is {str(tensor.get(name))[:40]!r}.",
-            )
-    return tensor
-
-
-def _decode(data: Any) -> tuple[bytes, ...]:
-    """Decode texts in base64, in a list or a list of lists of one."""
-    if not isinstance(data, list):
-        raise RequestError(400, f"The input {INPUT} has no 'data', a list of texts in base64.")
-    texts = (row[0] if isinstance(row, list) and len(row) == 1 else row for row in data)
-    return tuple(decode_base64(text, number) for number, text in enumerate(texts))
-
-
-def _read_wishes(fields: Mapping[str, Any], images: tuple[bytes, ...]) -> InferRequest:
-    """Read what the response should hold."""
-    parameters, wanted = fields.get("parameters") or {}, fields.get("outputs") or []
-    if not isinstance(parameters, dict):
-        raise RequestError(400, "'parameters' must be an object.")
-    if not isinstance(wanted, list) or not all(isinstance(output, dict) for output in wanted):
-        raise RequestError(400, "Expecting 'outputs' to be a list of objects.")
-    signature = parameters.get("signature_name") or DEFAULT_SIGNATURE
-    request_id = fields.get("id")
-    if not isinstance(signature, str) or not isinstance(request_id, str | None):
-        raise RequestError(400, "'id' and 'signature_name' must be strings.")
-    outputs = tuple(str(output.get("name")) for output in wanted)
-    return InferRequest(signature, images, request_id, outputs)
+    signature = asked.parameters and asked.parameters.signature_name
+    outputs = tuple(output.name for output in asked.outputs or ())
+    return InferRequest(signature or DEFAULT_SIGNATURE, images, asked.id, outputs)
 
 
 def _describe_values(name: str, values: list[Any]) -> dict[str, Any]:

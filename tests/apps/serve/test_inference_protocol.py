@@ -67,20 +67,20 @@ def test_health_and_metadata(port: int) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        ({}, 400, "Expecting 'inputs'"),
-        ({"inputs": [{}]}, 400, "The name of the input must be image_bytes"),
+        ({}, 400, "inputs: Field required."),
+        ({"inputs": [{}]}, 400, "inputs.0.name: Field required."),
         (infer(), 400, "has 1 to 4 images"),
         (infer(*[png(1)] * 5), 413, "has 1 to 4 images"),
         (infer(png(1)) | {"outputs": [{"name": "lable"}]}, 400, "no output 'lable'"),
-        (infer(png(1)) | {"outputs": "label"}, 400, "Expecting 'outputs'"),
-        (infer(png(1)) | {"parameters": []}, 200, ""),
-        (infer(png(1)) | {"parameters": [1]}, 400, "must be an object"),
+        (infer(png(1)) | {"outputs": "label"}, 400, "outputs: Input should be a valid list."),
+        (infer(png(1)) | {"parameters": {}}, 200, ""),
+        (infer(png(1)) | {"parameters": [1]}, 400, "parameters: Input should be a valid dict"),
         (infer(png(1)) | {"parameters": {"signature_name": "x"}}, 400, "not found or not served"),
         (infer(b"text"), 400, "Instance 0: not an image"),
         (b"[]", 400, "Expected a JSON object"),
         ({"inputs": [{**TENSOR, "shape": [2]}]}, 400, "The shape of image_bytes is [2]"),
-        ({"inputs": [{**TENSOR, "datatype": "UINT8"}]}, 400, "datatype of the input must be BYTES"),
-        ({"inputs": [{**TENSOR, "data": None}]}, 400, "has no 'data'"),
+        ({"inputs": [{**TENSOR, "datatype": "UINT8"}]}, 400, "datatype: Input should be 'BYTES'"),
+        ({"inputs": [{**TENSOR, "data": None}]}, 400, "data: Input should be a valid list"),
     ],
 )
 def test_errors_are_sentences(port: int, body: Any, status: int, says: str) -> None:
