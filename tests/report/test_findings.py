@@ -319,7 +319,7 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
             id="photographs with pretrained weights",
         ),
         pytest.param(
-            transfer(RISE, RISE, TWO_PHASES[0], training={"epochs": 9})
+            transfer(RISE, RISE, HEAD._replace(epochs=3), training={"epochs": 9})
             | {"history": history([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], wait=0.5)},
             id="waits for features in memory",
         ),

@@ -121,9 +121,10 @@ TEXTS = {
         "Labels that may be wrong 1 image. zero → one wrong with probability 90.0% zero/0.jpg , "
         "train "
         "Most similar in training: zero zero",
-        "Odd images 9 of 49 images, the most conspicuous first. Very dark zero",
+        "Odd images 7 of 47 images, the most conspicuous first. Very dark zero",
         "300 of 3,000 images. Images that the model finds similar lie close together",
         "The weights are from epoch 19, with a loss of 0.482 on the eval split.",
+        "Unknown images The model answers whether an image is known.",
         "1 image appears under two labels",
         "so that the model is tested on training images. The suspects show them.",
     ],

@@ -184,7 +184,7 @@ def test_a_frame_without_scripts(browser: Page, folder: Path, pages: dict[str, s
     open_frame(browser, folder, pages["small"], "allow-same-origin")
     drawn = """[...inner.querySelectorAll('.plot svg')]
       .every(svg => svg.checkVisibility() && svg.getBoundingClientRect().height > 50)"""
-    assert browser.evaluate("inner.querySelectorAll('.plot svg').length") == 12
+    assert browser.evaluate("inner.querySelectorAll('.plot svg').length") == 11
     assert browser.evaluate(drawn)
     part = "inner.querySelector('details:has(table)')"
     assert not browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
