@@ -37,7 +37,7 @@ from components.report.facts import ExportedModel, ReportFacts, RunHeader, Train
 from components.report.pictures.gathering import gather_pictures
 from components.report.shown import Without
 from components.report.suspects.copies import find_leaked
-from components.report.suspects.gathering import find_relabeled, find_suspects
+from components.report.suspects.gathering import FoundSuspects, find_relabeled, find_suspects
 
 _PACKAGES = (
     "tfx",
@@ -75,12 +75,6 @@ def gather_facts(
         given, pretrained=training["config"]["model"]["weights"] not in ("auto", "none")
     )
     trim_memory()
-    relabeled, leaked = set[str](), set[str]()
-    if suspects:
-        relabeled = find_relabeled(given["rejects"].uri, suspects.columns)
-        trained = (TRAIN, EVAL) if folds else (TRAIN,)
-        leaked = find_leaked(suspects.copies, split, trained=trained)
-    leaks = Without.of(evaluated, leaked) if leaked else None
     judgment = read_judgment(evaluation.uri)
     _progress(3, "reading images")
     return ReportFacts(
@@ -88,8 +82,6 @@ def gather_facts(
         split=split,
         verdict=judgment.verdict,
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
-        corrected=Without.of(evaluated, relabeled) if relabeled else None,
-        leaks=leaks if leaks and leaks.images else None,
         selection_folds=folds,
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
@@ -101,6 +93,7 @@ def gather_facts(
             for split, found in read_anomalies(anomalies.uri, anomalies.split_names).items()
         },
         **fits,
+        **_measure_without(suspects, evaluated, given["rejects"].uri, split, folds),
         **_read_training(run, training),
         **gather_pictures(
             given,
@@ -132,6 +125,21 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
         "search": training["search"],
         "input_advice": read_json(os.path.join(run, INPUT_FILE))["advice"] or "",
         "model": ExportedModel(**read_json(os.path.join(run, MODEL_FILE))),
+    }
+
+
+def _measure_without(
+    suspects: FoundSuspects | None, evaluated: Evaluated, rejects_uri: str, split: str, folds: int
+) -> dict[str, Without | None]:
+    """Return the fields of `ReportFacts` about the accuracy without some of the images."""
+    if not suspects:
+        return {}
+    relabeled = find_relabeled(rejects_uri, suspects.columns)
+    leaked = find_leaked(suspects.copies, split, trained=(TRAIN, EVAL) if folds else (TRAIN,))
+    leaks = Without.of(evaluated, leaked) if leaked else None
+    return {
+        "corrected": Without.of(evaluated, relabeled) if relabeled else None,
+        "leaks": leaks if leaks and leaks.images else None,
     }
 
 
