@@ -345,7 +345,7 @@ def test_many_classes_are_counted() -> None:
     comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
     examination = examine(healthy(comparison=comparison, search={"minutes": 20}))
     [finding] = examination.findings
-    assert finding.text == "the model never predicts b, c, d and 4 more classes"
+    assert finding.text == "the model never predicts b, c, d and 4 more"
     assert examination.first == "", "no class is rare"
 
 

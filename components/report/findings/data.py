@@ -1,9 +1,10 @@
 """Findings about the images: their files, classes and anomalies."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from components.contract.example import EVAL, TRAIN
+from components.contract.printable import name_some
 from components.images.check_result import Category, Note
 from components.report.facts import ReportFacts
 from components.report.shown import Finding
@@ -12,8 +13,8 @@ from components.report.shown import Finding
 _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
 _MANY_WRONG = 0.01
-# Labels that are named; others are counted.
-_NAMED = 3
+NAMED = 3
+"""Labels that are named; others are counted."""
 
 _FILES = {
     "rejected": (
@@ -64,12 +65,6 @@ _FIRST = ("the model sees no others", "store each as a file")
 _DARK = ("the model sees them dark", "scale them to white, and store 8 bits")
 
 
-def name_labels(labels: Sequence[str]) -> str:
-    """Name up to three labels, and count the others."""
-    more = f" and {len(labels) - _NAMED} more classes" if labels[_NAMED:] else ""
-    return f"{', '.join(labels[:_NAMED])}{more}"
-
-
 def check_files(facts: ReportFacts) -> Iterator[Finding]:
     """Look for rejected files and copies."""
     counted = {name: int(facts.files.get(name, 0)) for name in (*_FILES, "examples")}
@@ -96,7 +91,7 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         )
     for name, (text, why, advice) in _ALIKE.items():
         if labels := facts.files.get(name):
-            yield Finding("files", text.format(name_labels(labels)), why, advice)
+            yield Finding("files", text.format(name_some(labels, NAMED)), why, advice)
     for note, count in facts.files.get("notes", {}).items():
         if note != Note.COLORS:
             text = f"{count:,} of {counted['examples']:,} images: {note}"
@@ -141,7 +136,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
     if tiny:
         yield Finding(
             "balance",
-            f"fewer than {_FEW_OF_A_CLASS} training images of {name_labels(tiny)}",
+            f"fewer than {_FEW_OF_A_CLASS} training images of {name_some(tiny, NAMED)}",
             "too few to learn what the class looks like",
             "add images, or merge classes",
         )
@@ -150,7 +145,7 @@ def check_balance(facts: ReportFacts) -> Iterator[Finding]:
     if missing and not facts.selection_folds and facts.split != EVAL:
         yield Finding(
             "balance",
-            f"the eval split has no images of {name_labels(missing)}",
+            f"the eval split has no images of {name_some(missing, NAMED)}",
             f"the weights are {'judged' if facts.keeps_last else 'selected'} without them",
             "add images, or sort them into train/ and eval/ folders",
         )

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from components.contract.printable import name_some
 from components.contract.rules_of_thumb import FEW_IMAGES
 from components.report.facts import ReportFacts
 from components.report.findings import data, training
-from components.report.findings.data import name_labels
+from components.report.findings.data import NAMED
 from components.report.shown import Finding
 
 # Options of a run with their values, as advice names them.
@@ -56,7 +57,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
         more = "add some" if facts.is_balanced else "use --training.balance weights"
         yield Finding(
             "classes",
-            f"the model never predicts {name_labels(labels[never].tolist())}",
+            f"the model never predicts {name_some(labels[never].tolist(), NAMED)}",
             "every image of such a class is misclassified",
             f"look at the images of these classes{f'; as they are rare, {more}' if rare else ''}",
         )
@@ -64,7 +65,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
     if missed.any():
         yield Finding(
             "classes",
-            f"no image of {name_labels(labels[missed].tolist())} is classified correctly",
+            f"no image of {name_some(labels[missed].tolist(), NAMED)} is classified correctly",
             "the model is useless for these classes",
             "see the confusion matrix below: labels may be mixed up",
         )
@@ -72,7 +73,7 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
     if absent.any():
         yield Finding(
             "classes",
-            f"{facts.judged_on} has no images of {name_labels(labels[absent].tolist())}",
+            f"{facts.judged_on} has no images of {name_some(labels[absent].tolist(), NAMED)}",
             "the accuracy on these classes is unknown",
             "add images of these classes",
         )
