@@ -365,8 +365,8 @@ def test_cells_and_classes_link_to_their_images(pages: dict[str, str]) -> None:
             link = links.find(label, predicted)
             assert (link is not None) == bool(facts.metrics.confusion[row, column])
             if link:
-                choice = f'data-label="{link.label}" data-predicted="{link.predicted}"'
-                assert f'<a href="#{link.target}" {choice}>' in matrix
+                choice = f'data-label="{link[0]}" data-predicted="{link[1]}"'
+                assert f'<a href="#images-{link[0]}" {choice}>' in matrix
         assert f'<a href="#images-{links.numbers[label]}" data-label=' in pages["small"]
     nothing = replace(facts, images=())
     assert "data-label" not in render_section("confusion", nothing)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,47 +24,31 @@ _ZEROS = 20
 # More classes are collapsed.
 _MOST_OPEN = 60
 
-_IMAGES = "images"
-
-
-class ImageLink(NamedTuple):
-    """A link to images."""
-
-    target: str
-    """Identifier of the element that holds them."""
-    label: int | None
-    """Number of the true class; None: any."""
-    predicted: int | None
-    """Number of the predicted class."""
-
 
 @dataclass(frozen=True)
 class ImageLinks:
     """Numbers of the classes, and the pairs of true and predicted class that have images."""
 
-    numbers: Mapping[str, int]
-    pairs: frozenset[tuple[str, str]]
+    numbers: Mapping[str | None, int]
+    pairs: frozenset[tuple[str | None, str | None]]
+    """None: any class."""
 
     @classmethod
     def of(cls, facts: ReportFacts) -> Self:
         """Number the classes of all images by name."""
-        pairs = frozenset((image.label, image.predicted) for image in facts.images)
-        labels = sorted({label for pair in pairs for label in pair})
-        return cls({label: number for number, label in enumerate(labels)}, pairs)
+        shown = {(image.label, image.predicted) for image in facts.images}
+        labels = sorted({label for pair in shown for label in pair})
+        any_class = ({(label, None), (None, predicted)} for label, predicted in shown)
+        numbers: dict[str | None, int] = {label: place for place, label in enumerate(labels)}
+        return cls(numbers, frozenset(shown).union(*any_class))
 
-    def find(self, label: str | None = None, predicted: str | None = None) -> ImageLink | None:
-        """Return the link to the images of a class or a pair; None if there are none."""
-        if label is not None and predicted is not None:
-            exists = (label, predicted) in self.pairs
-        else:
-            exists = any(
-                label in (None, true) and predicted in (None, to) for true, to in self.pairs
-            )
-        if not exists:
+    def find(
+        self, label: str | None = None, predicted: str | None = None
+    ) -> tuple[int | None, int | None] | None:
+        """Return the numbers for a link to the images of a pair; None if there are none."""
+        if (label, predicted) not in self.pairs:
             return None
-        number = None if label is None else self.numbers[label]
-        target = _IMAGES if number is None else f"{_IMAGES}-{number}"
-        return ImageLink(target, number, None if predicted is None else self.numbers[predicted])
+        return self.numbers.get(label), self.numbers.get(predicted)
 
 
 def describe_classes(facts: ReportFacts) -> dict[str, Any]:
