@@ -130,7 +130,7 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measure_without(
     suspects: FoundSuspects | None, evaluated: Evaluated, rejects_uri: str, split: str, folds: int
-) -> dict[str, Without | None]:
+) -> dict[str, Any]:
     """Return the fields of `ReportFacts` about the accuracy without some of the images."""
     if not suspects:
         return {}
