@@ -29,8 +29,8 @@ MUTANTS = {
     ),
     "a fingerprint does not see which folder an image is in": Mutant(
         "components/ingest/source/listing.py",
-        "{(path, label, split,",
-        "{(split,",
+        "({path!r}, {label!r}, {split!r},",
+        "({split!r},",
         "tests/ingest/test_listing.py::test_a_fingerprint_covers_each_fact_of_a_file",
     ),
     "a record's checksum is not masked": Mutant(

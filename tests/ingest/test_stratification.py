@@ -49,6 +49,9 @@ def count(splits: Mapping[str, str]) -> dict[str, collections.Counter[str]]:
 def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
     rule, file = SplitRule({"eval": 0.5, "train": 0.5}), ImageFile("cat/1.jpg", "cat", None, 1, "1")
     digests = [hashlib.sha256(bytes([i])).hexdigest() for i in range(100)]
+    # The first digits decide, as in shards of earlier versions.
+    ends = ("0" * 13 + "f" * 51, "f" * 13 + "0" * 51)
+    assert [rule.split_of(file, sha256) for sha256 in ends] == ["eval", "train"]
     given = file._replace(split="eval")
     assert {rule.split_of(given, sha256) for sha256 in digests} == {"eval"}
     groups = [file._replace(group=f"film {i}") for i in range(100)]
