@@ -11,10 +11,7 @@ from tests.faults.programs import Program
 from tests.pictures import write_folder
 
 # The smallest useful run.
-OPTIONS = [
-    *("--transform.size", "16", "--model.name", "cnn", "--training.epochs", "2"),
-    *("--training.folds", "0"),
-]
+OPTIONS = ["--transform.size=16", "--model.name=cnn", "--training.epochs=2", "--training.folds=0"]
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,9 @@ def cluster(
         serving(pool, folder / "pool.log", "Started worker pool servicer at port:") as worker_pool,
     ):
         beam_args = (
-            "--runner=PortableRunner",
-            f"--job_endpoint={job_endpoint}",
-            "--environment_type=EXTERNAL",
-            f"--environment_config={worker_pool}",
-            "--parallelism=2",
-            "--sdk_worker_parallelism=2",
-            "--environment_cache_millis=60000",
+            *("--runner=PortableRunner", f"--job_endpoint={job_endpoint}"),
+            *("--environment_type=EXTERNAL", f"--environment_config={worker_pool}"),
+            *("--parallelism=2", "--sdk_worker_parallelism=2", "--environment_cache_millis=60000"),
         )
         yield Cluster(beam_args, job_server_log, _SERVERS[name][1])
 

@@ -131,11 +131,9 @@ def test_columns_are_slicings() -> None:
         choose_slices(["camra"], columns)
     texts = dict.fromkeys((FILENAME, FORMAT, LABEL), np.array([b"x"] * 3, object))
     numbers = dict.fromkeys((HEIGHT, WIDTH, LUMINANCE), np.ones(3))
-    features = {
-        COLUMNS + "age": np.array([8, 9, -(2**63)]),
-        COLUMNS + "camera": np.array([b"a", b"", b"b"], object),
-        COLUMNS + "span": np.array([39, 38, 0]),
-    }
+    age, span = np.array([8, 9, -(2**63)]), np.array([39, 38, 0])
+    camera = np.array([b"a", b"", b"b"], object)
+    features = {COLUMNS + "age": age, COLUMNS + "camera": camera, COLUMNS + "span": span}
     used = {name: columns[name] for name in ("age", "camera", "span")}
     found = describe_slices({**texts, **numbers, **features}, used)
     assert found["age"] == ["under 9", "9 to under 19", "not given"]

@@ -34,32 +34,19 @@ def number(record: Any, key: str) -> int:
 
 def test_every_file_is_accounted_for(ingested: nodes.Ingested, image_folder: Path) -> None:
     summary = json.loads(Path(ingested.rejects.uri, "summary.json").read_text())
-    assert summary == {
+    assert {name: found for name, found in summary.items() if found} == {
         "files": 122,
         "examples": 120,
         "rejected": 1,
         "skipped": 1,
         "rejected_by_category": {"not an image": 1},
         "skipped_by_reason": {"hidden": 1},
-        "duplicates": 0,
-        "label_conflicts": 0,
-        "in_several_splits": 0,
-        "near_duplicates": 0,
-        "near_duplicates_of_several_labels": 0,
-        "near_duplicates_in_several_splits": 0,
-        "divided_classes": [],
-        "undivided_classes": [],
-        "look_alikes": [],
-        "notes": {},
     }
     [skipped] = Path(ingested.rejects.uri, "skipped.jsonl").read_text().splitlines()
     assert json.loads(skipped) == {"path": "red/.DS_Store", "reason": "hidden"}
     [reject] = Path(ingested.rejects.uri, "rejects.jsonl").read_text().splitlines()
-    assert json.loads(reject) == {
-        "path": "red/broken.jpg",
-        "category": "not an image",
-        "reason": "unknown image format",
-    }
+    why = {"category": "not an image", "reason": "unknown image format"}
+    assert json.loads(reject) == {"path": "red/broken.jpg", **why}
     records = [r for s in ("train", "eval") for r in nodes.read_examples(ingested.examples, s)]
     found = sorted(text(record, example.FILENAME) for record in records)
     files = [p for p in image_folder.rglob("*.*") if p.name not in ("broken.jpg", ".DS_Store")]

@@ -158,11 +158,8 @@ def test_a_wrong_checksum_rejects_one_record(images: list[Image], tmp_path: Path
     (tmp_path / "x.tfrecord").write_bytes(data)
     made = ingest(tmp_path, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.5))
     [reject] = made.lines("rejects.jsonl")
-    assert reject == {
-        "path": "x.tfrecord#4",
-        "category": "unreadable",
-        "reason": "its checksum is wrong",
-    }
+    why = {"category": "unreadable", "reason": "its checksum is wrong"}
+    assert reject == {"path": "x.tfrecord#4", **why}
     assert sum(made.counts.values()) == len(images) - 1
 
 
