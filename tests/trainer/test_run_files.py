@@ -30,20 +30,10 @@ def describe(
     return describe_input(phase, TrainingInput(shards, shards, {}, config, batch_size=8))
 
 
-@pytest.mark.parametrize(
-    ("waits", "rate", "wait"),
-    [
-        pytest.param([0.9, 0.02, 0.02, 0.02], 300.0, 0.02, id="the first epoch does not count"),
-        pytest.param([0.01], 10.0, 0.01, id="a single epoch does"),
-    ],
-)
-def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> None:
-    assert describe(waits) == {
-        "images_per_second": rate,
-        "input_wait_fraction": wait,
-        "cache": "none",
-        "advice": None,
-    }
+def test_medians_of_the_epochs_but_the_first_if_there_are_others() -> None:
+    for waits, rate, wait in (([0.9, 0.02, 0.02, 0.02], 300.0, 0.02), ([0.01], 10.0, 0.01)):
+        expected = {RATE: rate, INPUT_WAIT_FRACTION: wait, "cache": "none", "advice": None}
+        assert describe(waits) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,6 +44,7 @@ def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> 
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
         ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),
+        ({"on_features": True}, ""),
     ],
 )
 def test_advice_when_training_waits(
@@ -61,10 +52,6 @@ def test_advice_when_training_waits(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         found = describe([0.9, 0.4, 0.4, 0.4], **more)["advice"]
-    assert advice in found
-    assert "benchmarks.input_pipeline" in found
-    assert "Training waited for input 40 % of the time" in caplog.text
-
-
-def test_no_advice_on_the_input_for_features_in_memory() -> None:
-    assert describe([0.9, 0.4, 0.4, 0.4], on_features=True)["advice"] is None
+    assert advice in (found or "")
+    assert bool(found) == ("Training waited for input 40 % of the time" in caplog.text)
+    assert bool(found) == bool(advice)

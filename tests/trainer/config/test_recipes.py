@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig
@@ -12,14 +11,23 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.options import describe_chosen, find_ineffective
 from tests.config.command import parsed
 
-TRANSFER = {"model": ModelConfig(weights="w.h5")}
-RANDOM = {"model": ModelConfig(weights="none")}
-LITE = "efficientnet_lite0"
-IMAGENET = ModelConfig(name="efficientnet_v2_b3", weights="imagenet")
+LITE, LITE_1 = "efficientnet_lite0", "efficientnet_lite1"
 
 
-def search(*names: str) -> TrainingConfig:
-    return TrainingConfig(minutes=1, search={"model.name": [*names]})
+def model(**options: Any) -> dict[str, Any]:
+    return {"model": ModelConfig(**options)}
+
+
+def size(pixels: int) -> dict[str, Any]:
+    return {"transform": TransformConfig(size=pixels)}
+
+
+def training(**options: Any) -> dict[str, Any]:
+    return {"training": TrainingConfig(**options)}
+
+
+def search(*names: str) -> dict[str, Any]:
+    return training(minutes=1, search={"model.name": [*names]})
 
 
 # Shorter side and number of the images, what the user sets; then size, network and recipe.
@@ -34,49 +42,28 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     "many small photographs": (63, 10_000, {}, (64, "resnet9", "cifar")),
     "too small to be enlarged": (31, 1_000, {}, (32, "cnn", "small")),
     "small ones of an unknown number": (32, 0, {}, (32, "cnn", "small")),
-    "many at random": (375, 8_000, RANDOM, (224, "mobilenet_v2", "photos")),
-    "too few to start from random weights": (375, 7_999, RANDOM, (96, "cnn", "photos")),
-    "few, but from a file": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
-    "few small ones, but from a file": (32, 100, TRANSFER, (32, "cnn", "transfer")),
-    "many thumbnails at random": (90, 8_000, RANDOM, (96, "mobilenet_v2", "photos")),
-    "a small size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
-    "the size of small images": (
-        *(32, 1_000, {"transform": TransformConfig(size=32)}),
-        (32, "cnn", "small"),
-    ),
-    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, LITE, "transfer")),
-    "digits, enlarged": (8, 160, {"transform": TransformConfig(size=96)}, (96, LITE, "transfer")),
-    "a network of Keras": (
-        *(375, 160, {"model": ModelConfig(name="mobilenet_v2")}),
-        (224, "mobilenet_v2", "photos"),
-    ),
-    "a network of ours": (
-        *(8, 160, {"model": ModelConfig(name="efficientnet_lite1")}),
-        (192, "efficientnet_lite1", "transfer"),
-    ),
-    "a small network": (375, 160, {"model": ModelConfig(name="cnn")}, (96, "cnn", "photos")),
-    "weights of ImageNet": (
-        *(8, 160, {"model": ModelConfig(weights="imagenet")}),
-        (192, LITE, "transfer"),
-    ),
-    "a search for networks": (
-        *(375, 160, {"training": search("cnn", LITE)}),
-        (96, "cnn", "photos"),
-    ),
-    "a search for networks of ours": (
-        *(375, 160, {"training": search(LITE, "efficientnet_lite2")}),
-        (224, LITE, "transfer"),
-    ),
+    "many at random": (375, 8_000, model(weights="none"), (224, "mobilenet_v2", "photos")),
+    "too few to start at random": (375, 7_999, model(weights="none"), (96, "cnn", "photos")),
+    "few, but from a file": (375, 160, model(weights="w.h5"), (224, "mobilenet_v2", "transfer")),
+    "few small ones from a file": (32, 100, model(weights="w.h5"), (32, "cnn", "transfer")),
+    "thumbnails at random": (90, 8_000, model(weights="none"), (96, "mobilenet_v2", "photos")),
+    "a small size": (375, 8_000, size(48), (48, "resnet9", "cifar")),
+    "the size of small images": (32, 1_000, size(32), (32, "cnn", "small")),
+    "a large size": (375, 160, size(300), (300, LITE, "transfer")),
+    "digits, enlarged": (8, 160, size(96), (96, LITE, "transfer")),
+    "a network of Keras": (375, 160, model(name="mobilenet_v2"), (224, "mobilenet_v2", "photos")),
+    "a network of ours": (8, 160, model(name=LITE_1), (192, LITE_1, "transfer")),
+    "a small network": (375, 160, model(name="cnn"), (96, "cnn", "photos")),
+    "weights of ImageNet": (8, 160, model(weights="imagenet"), (192, LITE, "transfer")),
+    "a search for networks": (375, 160, search("cnn", LITE), (96, "cnn", "photos")),
+    "a search for ours": (375, 160, search(LITE, "efficientnet_lite2"), (224, LITE, "transfer")),
     "a network with a size of its own": (
-        *(375, 160, {"model": IMAGENET}),
+        *(375, 160, model(name="efficientnet_v2_b3", weights="imagenet")),
         (300, "efficientnet_v2_b3", "transfer"),
     ),
-    "a network of the user's": (
-        *(375, 160, {"model": ModelConfig(build_fn="my.model")}),
-        (224, "auto", "photos"),
-    ),
-    "a recipe": (375, 10, {"training": TrainingConfig(recipe="cifar")}, (96, "cnn", "cifar")),
-    "transfer": (8, 10, {"training": TrainingConfig(recipe="transfer")}, (192, LITE, "transfer")),
+    "a network of the user's": (375, 160, model(build_fn="my.model"), (224, "auto", "photos")),
+    "a recipe": (375, 10, training(recipe="cifar"), (96, "cnn", "cifar")),
+    "transfer": (8, 10, training(recipe="transfer"), (192, LITE, "transfer")),
 }
 
 
@@ -90,7 +77,7 @@ def test_size_network_and_recipe_follow_the_images(
     assert recipe.name == config.training.recipe
     # Weights start from ImageNet's exactly where the network has them.
     assert (config.model.weights == "imagenet") == (
-        config.model.name in ("efficientnet_v2_b3", LITE, "efficientnet_lite1")
+        config.model.name in ("efficientnet_v2_b3", LITE, LITE_1)
     )
     assert "auto" not in (config.model.title, config.model.weights)
     assert {
@@ -100,49 +87,38 @@ def test_size_network_and_recipe_follow_the_images(
     } == recipe.values
 
 
+CIFAR = Config(**training(recipe="cifar"))
+
+
 def test_a_recipe_says_why() -> None:
     _, recipe = resolve(Config(), shorter_side=32, images=50_000)
-    assert str(recipe) == ("cifar, as there are 50,000 images of 32 pixels to train on")
-    chosen = Config(training=TrainingConfig(recipe="cifar"))
-    assert str(resolve(chosen, shorter_side=32, images=9)[1]) == "cifar, as you asked for it"
+    assert str(recipe) == "cifar, as there are 50,000 images of 32 pixels to train on"
+    assert str(resolve(CIFAR, shorter_side=32, images=9)[1]) == "cifar, as you asked for it"
 
 
-def test_small_images_are_mirrored_only_if_the_user_says_so() -> None:
-    chosen, _ = resolve(Config(), shorter_side=32, images=50_000)
-    assert not chosen.augmentation.flip
-    enlarged, _ = resolve(Config(), shorter_side=32, images=500)
-    assert (enlarged.model.name, enlarged.augmentation.flip) == (LITE, False)
-    named = Config(training=TrainingConfig(recipe="cifar"))
-    assert resolve(named, shorter_side=32, images=50_000)[0].augmentation.flip
+@pytest.mark.parametrize(
+    ("config", "images", "flip"),
+    [*((Config(), count, False) for count in (500, 50_000)), (CIFAR, 9, True)],
+)
+def test_small_images_are_mirrored_only_if_the_user_says_so(
+    config: Config, images: int, flip: bool
+) -> None:
+    assert resolve(config, shorter_side=32, images=images)[0].augmentation.flip == flip
 
 
-def test_what_the_user_has_set_stays() -> None:
-    set_ = Config(
-        training=TrainingConfig(recipe="cifar", epochs=3, optimizer="adamw"),
-        augmentation=AugmentationConfig(flip=True),
-    )
-    config, _ = resolve(set_, shorter_side=32, images=50_000)
-    assert (config.training.epochs, config.training.optimizer) == (3, "adamw")
-    assert config.training.batch_size == 512
-
-
-def test_a_default_that_the_user_has_named_stays(tmp_path: Path) -> None:
+def test_what_the_user_has_set_stays_even_if_it_is_the_default(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("training: {recipe: cifar, batch_size: 32}\n")
-    given = parsed("--config", str(file), "--augmentation.flip", "false")
+    given = parsed("--config", str(file), "--augmentation.flip", "false", "--training.epochs", "3")
     config, _ = resolve(given, shorter_side=32, images=50_000)
     assert (config.training.batch_size, config.augmentation.flip) == (32, False)
-    assert config.training.optimizer == "sgd"
+    assert (config.training.optimizer, config.training.epochs) == ("sgd", 3)
 
 
 def test_a_longer_training_for_fewer_images() -> None:
-    epochs = [
-        resolve(Config(training=TrainingConfig(recipe="cifar")), shorter_side=32, images=images)[
-            0
-        ].training.epochs
-        for images in (100, 3_000, 50_000, 10_000_000, 0)
-    ]
-    assert epochs == [40, 40, 15, 15, 40]
+    images = (100, 3_000, 50_000, 10_000_000, 0)
+    found = [resolve(CIFAR, shorter_side=32, images=count)[0].training.epochs for count in images]
+    assert found == [40, 40, 15, 15, 40]
 
 
 INEFFECTIVE = {

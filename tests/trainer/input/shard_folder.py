@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import shard_path, write_index
+from components.trainer.config.training import TrainerConfig
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.shards import Shards
 from tests.pictures import COLOURS, encode, picture
@@ -99,6 +101,36 @@ def write_shards(
             records = records[count:]
     write_index(str(path), index, labels={})
     return folder
+
+
+def write_records(path: Path, splits: Mapping[str, list[dict[str, Any]]], **facts: Any) -> Path:
+    """Write the records of each split to a shard of its own."""
+    index = {
+        split: {"one": write_indexed_shard(str(path), split, "one", records)}
+        for split, records in splits.items()
+    }
+    write_index(str(path), index, **facts)
+    return path
+
+
+def name_files(folder: Path | str) -> dict[str, Any]:
+    """Return the files of both splits as TFX names them."""
+    return {f"{split}_files": [f"{folder}/Split-{split}/*"] for split in ("train", "eval")}
+
+
+def trainer_arguments(
+    config: TrainerConfig, folder: Path | str, target: Path, *, graph: str = "none"
+) -> dict[str, Any]:
+    """Return what TFX passes to run_fn, as far as ours reads it."""
+    (target / "run").mkdir(parents=True, exist_ok=True)
+    return {
+        **name_files(folder),
+        "transform_graph_path": graph,
+        "serving_model_dir": str(target / "model"),
+        "model_run_dir": str(target / "run"),
+        "custom_config": to_dict(config),
+        "hyperparameters": None,
+    }
 
 
 def examples(batches: tf.data.Dataset) -> Iterator[tuple[bytes, int]]:

@@ -307,14 +307,11 @@ def blended_as_labeled(images: Array, soft: Array, source: Array = NOISE) -> boo
     return bool(np.abs(images - blend).max() <= 1.01)
 
 
-def test_mixup_blends_pixels_as_labels() -> None:
+def test_mixup_blends_pixels_as_labels_and_clips_colors_before() -> None:
     images, soft = run(NOISE, labels=LABELS, mixup=1.0)
     np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
     assert blended_as_labeled(images, soft)
     assert np.ptp(soft[np.arange(16), LABELS]) > 0.3
-
-
-def test_colors_are_clipped_before_mixing() -> None:
     white = np.full_like(NOISE, 255)
     images, soft = run(white, labels=LABELS, brightness=0.5, mixup=1.0)
     assert blended_as_labeled(images, soft, pixels(white, brightness=0.5))

@@ -1,8 +1,10 @@
+import doctest
 import functools
 import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,10 @@ from tensorflow.python.framework.config import disable_op_determinism, is_op_det
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
-from components.trainer.input import cache, dataset
+from components.trainer.input import cache, dataset, sampler
 from components.trainer.input.dataset import make_dataset
 from components.trainer.input.host_calls import empty_aligned, sharing_captured
-from components.trainer.input.sampler import TrainingOrder
+from components.trainer.input.sampler import ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import Shards, map_shards
 from components.trainer.input.stream import open_epochs_ahead
 from tests.process_memory import process_memory
@@ -25,6 +27,7 @@ from tests.trainer.input.shard_folder import (
     SIZE,
     ShardFolder,
     examples,
+    write_shards,
 )
 
 READERS = {
@@ -34,6 +37,8 @@ READERS = {
     "decoded in memory": InputConfig(cache="decoded"),
 }
 
+# Training images of each shard.
+COUNTS = [23, 17, 20, 31, 9]
 # Two epochs of 100 images and more.
 BATCHES = 30
 
@@ -44,6 +49,12 @@ First = Callable[[InputConfig, TrainingOrder], Stream]
 @pytest.fixture(params=[*READERS.values()], ids=[*READERS])
 def options(request: pytest.FixtureRequest) -> InputConfig:
     return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def shard_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    """100 training images in five shards of different sizes, 20 of evaluation in two."""
+    return write_shards(tmp_path_factory.mktemp("shards"), train=COUNTS, evaluation=[13, 7])
 
 
 @pytest.fixture(scope="module")
@@ -189,22 +200,13 @@ def test_a_file_cache_is_reused_for_the_same_shards(
     assert len(cached()) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (InputConfig(cache="decoded"), "input.cache is 'decoded', which takes .* choose "),
-        (InputConfig(cache="encoded"), "input.cache is 'encoded', which takes .* choose "),
-    ],
-)
+@pytest.mark.parametrize("chosen", ["decoded", "encoded"])
 def test_a_cache_that_does_not_fit_is_an_error(
-    shard_folder: ShardFolder,
-    monkeypatch: pytest.MonkeyPatch,
-    options: InputConfig,
-    expected: str,
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, chosen: Any
 ) -> None:
     monkeypatch.setattr(cache, "available_memory", lambda: 20_000)
-    with pytest.raises(ConfigurationError, match=expected):
-        cache.resolve_cache(options, [shard_folder.shards("train")], CONFIG)
+    with pytest.raises(ConfigurationError, match=f"input.cache is '{chosen}', .* choose "):
+        cache.resolve_cache(InputConfig(cache=chosen), [shard_folder.shards("train")], CONFIG)
 
 
 @pytest.mark.parametrize(("available", "expected"), [(10**9, "decoded"), (10**5, "none")])
@@ -270,3 +272,29 @@ def test_examples_of_tfx_transform_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "Split-train").mkdir()
     with pytest.raises(DataError, match="ImageTransform has not written these examples"):
         Shards.of_pattern(f"{tmp_path}/Split-train/*")
+
+
+def test_docstring_examples() -> None:
+    failed, tried = doctest.testmod(sampler)
+    assert (failed, tried) == (0, 4)
+
+
+def test_shards_are_mixed_two_at_a_time() -> None:
+    for epoch in ShuffledSampler(COUNTS, mixed=2, seed=3).at(np.arange(300)).reshape(3, 100):
+        shards = np.searchsorted(np.cumsum([0, *COUNTS]), epoch, side="right") - 1
+        open_shards: set[int] = set()
+        changes = 0
+        for shard in shards.tolist():
+            if shard not in open_shards:
+                changes += 1
+                if len(open_shards) == 2:
+                    open_shards.clear()
+                open_shards.add(shard)
+        assert changes == len(COUNTS)
+
+
+def test_records_are_found_in_any_order() -> None:
+    order = ShuffledSampler([9, 6], mixed=1, seed=1)
+    whole = order.at(np.arange(5000))
+    asked = np.random.default_rng(0).integers(0, 5000, (7, 40))
+    assert order.at(asked).tolist() == whole[asked].tolist()

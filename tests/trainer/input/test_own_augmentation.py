@@ -69,20 +69,14 @@ def augmented(name: str, step: int = 0, **others: float) -> npt.NDArray[np.uint8
     return apply(tf.constant(IMAGES)).numpy()  # type: ignore[no-any-return]
 
 
-def test_it_changes_the_images() -> None:
+def test_it_changes_the_images_after_the_others() -> None:
     np.testing.assert_array_equal(augmented("invert"), 255 - IMAGES)
     np.testing.assert_array_equal(augmented("branch"), IMAGES)
-
-
-def test_floats_are_rounded_and_stay_within_the_range() -> None:
+    # Floats are rounded and stay within the range.
     expected = np.clip(np.round(IMAGES + np.float32(100.4)), 0, 255)
     np.testing.assert_array_equal(augmented("brighten"), expected)
-
-
-def test_it_runs_after_the_others() -> None:
-    np.testing.assert_array_equal(
-        augmented("invert", cutout=1), 255 - augmented("branch", cutout=1)
-    )
+    inverted = augmented("invert", cutout=1)
+    np.testing.assert_array_equal(inverted, 255 - augmented("branch", cutout=1))
 
 
 def test_its_seed_differs_in_every_step() -> None:

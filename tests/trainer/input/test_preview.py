@@ -1,15 +1,13 @@
-import functools
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.images.canonical import canonicalize
+from components.contract.configuration import to_dict
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.training import TrainingConfig
+from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.preview import preview
 from tests.pictures import encode, picture
@@ -21,18 +19,12 @@ OFF: dict[str, Any] = {"shift": 0.0}
 def custom_config(
     *, seed: int = 0, transform: TransformConfig | None = None, **augmentation: Any
 ) -> dict[str, Any]:
-    return {
-        "transform": asdict(transform or TransformConfig(size=32)),
-        "augmentation": asdict(AugmentationConfig(**augmentation)),
-        "training": asdict(TrainingConfig(seed=seed)),
-    }
-
-
-@functools.cache
-def canonical(config: TransformConfig, count: int = 40) -> list[bytes]:
-    files = [encode(picture(seed, height=80, width=80), "PNG") for seed in range(count)]
-    found: list[bytes] = canonicalize(tf.constant(files), config).numpy().tolist()
-    return found
+    config = TrainerConfig(
+        transform=transform or TransformConfig(size=32),
+        augmentation=AugmentationConfig(**augmentation),
+        training=TrainingConfig(seed=seed),
+    )
+    return to_dict(config)
 
 
 def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
@@ -41,14 +33,13 @@ def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
     assert augmented is seen
 
 
-def test_a_batch_is_augmented_as_in_a_training_step() -> None:
-    files = canonical(TransformConfig(size=32))[:8]
+def test_a_batch_is_augmented_as_in_a_training_step(shard_folder: ShardFolder) -> None:
     options: dict[str, Any] = {"shift": 0.2, "flip": True, "brightness": 0.4, "cutout": 0.3}
-    seen, augmented = preview(files, custom_config(seed=3, **options))
-    order = np.random.default_rng(3).permutation(8)
+    seen, augmented = preview(shard_folder.images["eval"], custom_config(seed=3, **options))
+    order = np.random.default_rng(3).permutation(len(seen))
     expected, _ = augment(
         tf.constant(seen[order]),
-        tf.zeros([8], tf.int64),
+        tf.zeros([len(seen)], tf.int64),
         seed=tf.constant([3, 0], tf.int64),
         config=AugmentationConfig(**options),
         classes=1,

@@ -37,6 +37,7 @@ class Subclass(tf_keras.Model):
         super().__init__()
         self.body = tf_keras.Sequential([layers.Flatten(), layers.Dense(classes)])
 
+    @tf.autograph.experimental.do_not_convert
     def call(self, images, training=None):
         return self.body(scaled(images))
 
@@ -126,8 +127,6 @@ def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Pa
     np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
 
 
-# AutoGraph translates the call of a subclass, and Keras with it: that takes seconds.
-@pytest.mark.slow
 def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) -> None:
     model = build(config("networks.whole"))
     logits = model(IMAGES)

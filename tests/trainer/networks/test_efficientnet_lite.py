@@ -75,7 +75,7 @@ def test_logits_of_200_images_are_those_of_pytorch(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "classes"), [(8, 1000), (33, 2), (512, 3)])
+@pytest.mark.parametrize(("size", "classes"), [(8, 1000), (33, 2)])
 def test_any_size_and_number_of_classes(size: int, classes: int) -> None:
     model = build(LITE, size=size, classes=classes)
     logits = model(np.zeros([2, size, size, 3], np.uint8)).numpy()
@@ -109,13 +109,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / module
 
 
-def test_weights_are_found_without_importing_their_package(package: Path) -> None:
-    assert package.is_dir()
-    check_imagenet(LITE)
-
-
 @pytest.mark.parametrize(("spoil", "reason"), SPOILED.values(), ids=SPOILED.keys())
-def test_a_damaged_package_is_refused(package: Path, spoil: Any, reason: str) -> None:
+def test_a_damaged_package_is_refused_without_importing_it(
+    package: Path, spoil: Any, reason: str
+) -> None:
+    check_imagenet(LITE)
     [file] = package.glob("models/*.pth")
     spoil(file)
     with pytest.raises(ModelError, match=rf"{PACKAGE} is damaged: .*{reason}") as error:
