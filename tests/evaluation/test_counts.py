@@ -1,4 +1,4 @@
-"""Counts of batches and slices, and the prediction file."""
+"""The prediction file, read whole and in part."""
 
 import contextlib
 import itertools
@@ -6,39 +6,19 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from components.contract.example import SLICINGS
+from components.evaluation import prediction_writer
 from components.evaluation.prediction_writer import join_parts, open_part
-from components.metrics.prediction_file import read_predictions
-from components.metrics.predictions import (
-    Counts,
-    PredictionStats,
-    count_confusion,
-    find_rows,
-)
-from tests.evaluation.predictions_sample import TABLE
-
-
-def test_batches_and_slices_have_the_metrics_of_their_examples() -> None:
-    predictions = TABLE["skewed"]
-    # Every seventh label is unknown to the model.
-    ids = np.where(np.arange(len(predictions.ids)) % 7, predictions.ids, -1)
-    scores = predictions.probabilities
-    batches = [slice(start, start + 17) for start in range(0, len(ids), 17)]
-    stats = PredictionStats.concatenate([PredictionStats.of(ids[b], scores[b]) for b in batches])
-    slices = {"size": [f"{row % 3} px" for row in range(len(ids))], "folder": ["0 px", *"a" * 436]}
-    for (slicing, value), rows in find_rows(slices).items():
-        assert list(rows) == [row for row, text in enumerate(slices[slicing]) if text == value]
-        found, expected = stats.take(rows), PredictionStats.of(ids[rows], scores[rows])
-        assert Counts.of(found).scalars() == pytest.approx(
-            Counts.of(expected).scalars(), abs=1e-12, nan_ok=True
-        )
-        pairs = np.stack([ids[rows], scores[rows].argmax(axis=1)])
-        cells, number = np.unique(pairs, axis=1, return_counts=True)
-        np.testing.assert_array_equal(count_confusion(found), [*cells, number])
+from components.metrics import prediction_file
+from components.metrics.classification_metrics import compare_models, measure
+from components.metrics.prediction_file import read_predictions, read_sampled
+from components.metrics.predictions import Evaluated, drop_probabilities
+from tests.evaluation.metrics_sample import draw_answers
 
 
 @contextlib.contextmanager
@@ -79,3 +59,61 @@ def test_predictions_are_joined_in_the_order_of_their_names(shards: int, tmp_pat
     for model, expected in zip((found.candidate, found.baseline), scores, strict=True):
         np.testing.assert_array_equal(model.probabilities, expected[order])
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.parquet"]
+
+
+LABELS = tuple("abcdefg")
+
+
+@pytest.mark.usefixtures("few_resamples")
+@pytest.mark.slow
+def test_few_probabilities_are_held_and_other_numbers_stay_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction_writer, "_ROW_GROUP", 500)
+    models = [draw_answers(LABELS, 900, accuracy=a, seed=s) for a, s in ((0.9, 0), (0.8, 1))]
+    # The current model does not know the last class.
+    labels = [[of.encode() for of in LABELS], [of.encode() for of in (*LABELS[:-1], "z")]]
+    images = len(models[0].ids)
+    texts = {name: [b"%d" % (row % 3) for row in range(images)] for name in SLICINGS}
+    texts["filename"] = [b"%05d" % row for row in range(images)]
+    texts["label"] = [LABELS[number].encode() for number in models[0].ids]
+    with open_part(str(tmp_path), "shard", labels) as part:
+        # The last image is the strangest: files are written in the order of their names.
+        backwards = np.arange(images, 0, -1, dtype=np.float32)
+        part.add(texts, [of.probabilities for of in models], backwards)
+    join_parts(str(tmp_path))
+    parsed = list[int]()
+    parse = prediction_file._parse
+
+    def count(table: Any) -> Evaluated:
+        parsed.append(len(table))
+        return parse(table)
+
+    monkeypatch.setattr(prediction_file, "_parse", count)
+    whole, sampled = read_predictions(str(tmp_path)), read_sampled(str(tmp_path), most=14_000)
+    assert max(parsed) == 500
+    last = read_predictions(str(tmp_path), only=[whole.filenames[-1], "missing"])
+    assert last.filenames == whole.filenames[-1:]
+    assert (last.candidate.probabilities == whole.candidate.probabilities[-1:]).all()
+    assert not read_predictions(str(tmp_path), only=[]).filenames
+    model = sampled.candidate
+    assert model.rows is not None
+    assert (model.probabilities.shape, len(model.held.ids)) == ((1_000, 7), 1_000)
+    np.testing.assert_array_equal(model.probabilities, whole.candidate.probabilities[model.rows])
+    assert (sampled.filenames, sampled.slices) == (whole.filenames, whole.slices)
+    for of in (whole, sampled):
+        assert of.known_scores is not None
+        assert of.known_scores.tolist() == backwards.tolist()
+    found, exact = compare_models(sampled), compare_models(whole)
+    bare = drop_probabilities(whole.candidate)
+    assert (bare.stats, bare.probabilities.size) == (whole.candidate.stats, 0)
+    assert found.slices == exact.slices
+    assert found.confused == exact.confused
+    assert found.compared == exact.compared == images - 900
+    # Of a sixth of the images.
+    assert found.metrics.scalars["auc"] == measure(model.held).scalars["auc"]
+    assert found.metrics.scalars["auc"] == pytest.approx(exact.metrics.scalars["auc"], abs=0.02)
+    for name in exact.differences.keys() - {"auc"}:
+        assert found.metrics.scalars[name] == exact.metrics.scalars[name]
+        assert found.differences[name] == exact.differences[name]
+    assert read_sampled(str(tmp_path), most=14 * images).candidate.held.ids.shape == (images,)

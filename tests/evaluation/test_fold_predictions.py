@@ -11,7 +11,7 @@ from components.contract.model_files import NETWORK_FILE
 from components.contract.properties import SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.metrics.evaluation_files import read_judgment
-from components.metrics.fold_predictions import FoldPredictions, read_folds, write_folds
+from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.metrics.prediction_file import read_predictions
 from components.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import make_predictions
@@ -29,17 +29,6 @@ def make_folds(predictions: Predictions, *, rows: int, right: float) -> FoldPred
     probabilities = np.eye(2, dtype=np.float32)[said] * 0.8 + 0.1
     keys = tuple(f"{row:064x}" for row in range(rows))
     return FoldPredictions(LABELS, keys, np.arange(rows) % 2, probabilities)
-
-
-def test_predictions_travel_with_the_model(tmp_path: Path) -> None:
-    assert read_folds(str(tmp_path)) is None
-    folds = make_folds(make_predictions(LABELS, each=EACH), rows=9, right=0.5)
-    write_folds(str(tmp_path), folds)
-    found = read_folds(str(tmp_path))
-    assert found
-    assert (found.labels, found.keys, found.count) == (LABELS, folds.keys, 2)
-    np.testing.assert_array_equal(found.probabilities, folds.probabilities)
-    np.testing.assert_array_equal(found.rows[folds.keys[3]], folds.probabilities[3])
 
 
 def save(folder: Path, folds: FoldPredictions | None) -> types.Artifact:

@@ -47,122 +47,88 @@ def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdi
 
 NONSENSE = measured(209, 23, guess=0.077)
 AS_GOOD = measured(150, 120, guess=0.1, gained=8, lost=8)
+NO_DROP = measured(167, 150, guess=0.1, gained=0, lost=0)
+BETTER = measured(1000, 900, guess=0.1, gained=60, lost=20)
+WORSE = measured(100, 80, guess=0.5, gained=0, lost=9)
 FEW = "images are too few to compare it with the current model"
 GUESSING = "images are too few to show that it beats the baseline"
+MISSED, BY_VALUE = {"holds": False}, {"decide_by": "value"}
+# The measured accuracy, settings, the outcome, and the headline without its first word.
 VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
     "twenty classes of noise": (
-        NONSENSE,
-        {},
-        "undecided",
-        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}.",
+        *(NONSENSE, {}, "undecided"),
+        f"11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}.",
     ),
     "a first model that has learned something": (
-        measured(209, 60, guess=0.077),
-        {},
-        "blessed",
-        "Accuracy 28.7 % (23 to 35.2), baseline 7.7 %.",
+        *(measured(209, 60, guess=0.077), {}, "blessed"),
+        "28.7 % (23 to 35.2), baseline 7.7 %.",
     ),
     "no mistake": (
-        measured(180, 180, guess=0.11),
-        {},
-        "blessed",
-        "Accuracy 100 % (97.9 to 100), baseline 11 %.",
+        *(measured(180, 180, guess=0.11), {}, "blessed"),
+        "100 % (97.9 to 100), baseline 11 %.",
     ),
     "hardly a mistake": (
-        measured(9999, 9998, guess=0.5),
-        {},
-        "blessed",
-        "Accuracy 99.9 % (99.9 to 99.9), baseline 50 %.",
+        *(measured(9999, 9998, guess=0.5), {}, "blessed"),
+        "99.9 % (99.9 to 99.9), baseline 50 %.",
     ),
     "better": (
-        measured(1000, 900, guess=0.1, gained=60, lost=20),
-        {},
-        "blessed",
-        "Accuracy 90 % (88 to 91.7), baseline 10 %: better than the current model by 4 points (2.3 "
-        "to 5.8).",
+        *(BETTER, {}, "blessed"),
+        "90 % (88 to 91.7), baseline 10 %: better than the current model by 4 points (2.3 to 5.8).",
     ),
     "as good": (
-        measured(1000, 900, guess=0.1, gained=20, lost=22),
-        {},
-        "blessed",
-        "Accuracy 90 % (88 to 91.7), baseline 10 %: no worse than the current model (within 0.02).",
+        *(measured(1000, 900, guess=0.1, gained=20, lost=22), {}, "blessed"),
+        "90 % (88 to 91.7), baseline 10 %: no worse than the current model (within 0.02).",
     ),
     "too few": (
-        AS_GOOD,
-        {},
-        "undecided",
-        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}.",
+        *(AS_GOOD, {}, "undecided"),
+        f"80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}.",
     ),
     "both doubts": (
-        measured(20, 9, guess=0.4, gained=2, lost=2),
-        {},
-        "undecided",
-        f"Accuracy 45 % (25.8 to 65.8), baseline 40 %: 20 {GUESSING} and to compare it "
-        "with the current model.",
+        *(measured(20, 9, guess=0.4, gained=2, lost=2), {}, "undecided"),
+        f"45 % (25.8 to 65.8), baseline 40 %: 20 {GUESSING} and to compare it with the current "
+        "model.",
     ),
     "no drop allowed": (
-        measured(167, 150, guess=0.1, gained=0, lost=0),
-        {"max_accuracy_drop": 0.0},
-        "undecided",
-        f"Accuracy 89.8 % (84.3 to 93.5), baseline 10 %: 167 {FEW}.",
+        *(NO_DROP, {"max_accuracy_drop": 0.0}, "undecided"),
+        f"89.8 % (84.3 to 93.5), baseline 10 %: 167 {FEW}.",
     ),
     "no disagreement on few images": (
-        measured(188, 150, guess=0.1, gained=0, lost=0),
-        {},
-        "undecided",
-        f"Accuracy 79.8 % (73.5 to 84.9), baseline 10 %: 188 {FEW}.",
+        *(measured(188, 150, guess=0.1, gained=0, lost=0), {}, "undecided"),
+        f"79.8 % (73.5 to 84.9), baseline 10 %: 188 {FEW}.",
     ),
     "worse than guessing": (
-        measured(100, 40, guess=0.5),
-        {"holds": False},
-        "refused",
-        "Accuracy 40 % (30.9 to 49.8), baseline 50 %: worse than always predicting the most "
-        "frequent class.",
+        *(measured(100, 40, guess=0.5), MISSED, "refused"),
+        "40 % (30.9 to 49.8), baseline 50 %: worse than always predicting the most frequent class.",
     ),
     "worse than the current model": (
-        measured(100, 80, guess=0.5, gained=0, lost=9),
-        {"holds": False},
-        "refused",
-        "Accuracy 80 % (71.1 to 86.7), baseline 50 %: worse than the current model by 9 points "
-        "(4.8 to 16.2).",
+        *(WORSE, MISSED, "refused"),
+        "80 % (71.1 to 86.7), baseline 50 %: worse than the current model by 9 points (4.8 to "
+        "16.2).",
     ),
     "worse, perhaps by chance": (
-        measured(33, 21, guess=0.3, gained=2, lost=4),
-        {"holds": False},
-        "undecided",
-        f"Accuracy 63.6 % (46.6 to 77.8), baseline 30 %: 33 {FEW}.",
+        *(measured(33, 21, guess=0.3, gained=2, lost=4), MISSED, "undecided"),
+        f"63.6 % (46.6 to 77.8), baseline 30 %: 33 {FEW}.",
     ),
     "worse by value, perhaps by chance": (
-        measured(33, 21, guess=0.5, gained=2, lost=4),
-        {"holds": False, "decide_by": "value"},
-        "refused",
-        "Accuracy 63.6 % (46.6 to 77.8), baseline 50 %: a threshold is missed.",
+        *(measured(33, 21, guess=0.5, gained=2, lost=4), MISSED | BY_VALUE, "refused"),
+        "63.6 % (46.6 to 77.8), baseline 50 %: a threshold is missed.",
     ),
     "by value": (
-        NONSENSE,
-        {"decide_by": "value"},
-        "blessed",
-        f"Accuracy 11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}, but evaluation.decide_by "
-        "is value.",
+        *(NONSENSE, BY_VALUE, "blessed"),
+        f"11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}, but evaluation.decide_by is value.",
     ),
     "by value, against the current model": (
-        AS_GOOD,
-        {"decide_by": "value"},
-        "blessed",
-        f"Accuracy 80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}, but "
-        "evaluation.decide_by is value.",
+        *(AS_GOOD, BY_VALUE, "blessed"),
+        f"80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}, but evaluation.decide_by is value.",
     ),
 }
 
 
-@pytest.mark.parametrize(
-    ("of", "settings", "outcome", "headline"), VERDICTS.values(), ids=VERDICTS.keys()
-)
-def test_verdicts(
-    of: MeasuredAccuracy, settings: dict[str, Any], outcome: str, headline: str
-) -> None:
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdicts(name: str) -> None:
+    of, settings, outcome, headline = VERDICTS[name]
     found = verdict(of, **settings)
-    assert (found.outcome, found.headline) == (outcome, headline)
+    assert (found.outcome, found.headline) == (outcome, f"Accuracy {headline}")
     assert found.reasons[0] == "why"
     # Doubts are mentioned even if the measured values decide.
     doubts = outcome == "undecided" or "decide_by" in settings
@@ -171,10 +137,9 @@ def test_verdicts(
 
 
 def test_a_failed_smoke_test_refuses_any_model() -> None:
-    of = VERDICTS["better"][0]
     check = ThresholdCheck(True, ("why",))
-    found = decide(of, EvaluationConfig(), check, smoke_failure="broken")
-    assert (found.outcome, found.reasons) == ("refused", ["broken", *verdict(of).reasons])
+    found = decide(BETTER, EvaluationConfig(), check, smoke_failure="broken")
+    assert (found.outcome, found.reasons) == ("refused", ["broken", *verdict(BETTER).reasons])
 
 
 def test_the_numbers_of_a_doubt() -> None:
@@ -189,7 +154,7 @@ def test_the_numbers_of_a_doubt() -> None:
         "difference is +0.000, 95% confidence interval -0.057 to +0.057, which includes 0: it may "
         "be due to chance; about 1,100 images would be enough to decide"
     )
-    [_, never] = verdict(VERDICTS["no drop allowed"][0], max_accuracy_drop=0.0).reasons
+    [_, never] = verdict(NO_DROP, max_accuracy_drop=0.0).reasons
     assert "images would" not in never, "no number of images would be enough"
 
 
@@ -207,25 +172,14 @@ def test_the_number_of_images_needed_is_enough() -> None:
 
 
 CAT = ("class", "cat")
-
-
 RECALL = Threshold("accuracy", slice="class=cat", at_least=0.5)
 BOTH = Threshold("accuracy", at_least=0.4, max_worsening=0.01)
+BELOW, CHANGE = "below the majority-class baseline (0.400)", "0.250 below that of the current"
 MISSES: list[tuple[Threshold, float, float | None, list[str]]] = [
     (Threshold("accuracy", at_least=0.6), 0.3, None, ["0.300 below the required minimum (0.6)"]),
     (RECALL, 0.3, None, ["accuracy on class=cat 0.300 is 0.200 below its threshold (0.5)"]),
-    (
-        Threshold("ece", at_most=0.1),
-        0.3,
-        None,
-        ["calibration error 0.300 is 0.200 above its threshold (0.1)"],
-    ),
-    (
-        BOTH,
-        0.3,
-        -0.25,
-        ["below the majority-class baseline (0.400)", "0.250 below that of the current"],
-    ),
+    (Threshold("ece", at_most=0.1), 0.3, None, ["error 0.300 is 0.200 above its threshold (0.1)"]),
+    (BOTH, 0.3, -0.25, [BELOW, CHANGE]),
     (Threshold("loss", max_worsening=0.01), 0.3, -0.25, []),
     (Threshold("accuracy", at_least=0.3, at_most=0.3, max_worsening=0.1), 0.3, -0.1, []),
     # In floating point these are slightly beyond the bounds.
@@ -320,20 +274,20 @@ def test_only_images_whose_labels_both_models_know_are_compared(known: int, head
         assert (of.change.after, of.change.before) == (right[:900].mean(), before[:900].mean())
 
 
+SELF_CHOSEN = measured(33, 24, guess=0.4545)
+CHANCE = "Promising, but it could be chance"
+
+
 @pytest.mark.parametrize(
     ("of", "selected", "evidence"),
     [
         # Self-chosen images prove nothing, even if their interval is far from guessing.
-        (
-            measured(33, 24, guess=0.4545),
-            "the checkpoint",
-            "Promising, but it could be chance: the same images picked the checkpoint.",
-        ),
-        (NONSENSE, "", "Promising, but it could be chance."),
+        (SELF_CHOSEN, "the checkpoint", f"{CHANCE}: the same images picked the checkpoint."),
+        (NONSENSE, "", f"{CHANCE}."),
         (measured(100, 40, guess=0.5), "", "No evidence of improvement."),
-        (VERDICTS["better"][0], "", "Significant at 95 %."),
-        (AS_GOOD, "", "Promising, but it could be chance."),
-        (VERDICTS["worse than the current model"][0], "", "No evidence of improvement."),
+        (BETTER, "", "Significant at 95 %."),
+        (AS_GOOD, "", f"{CHANCE}."),
+        (WORSE, "", "No evidence of improvement."),
     ],
 )
 def test_only_what_the_interval_shows_is_significant(

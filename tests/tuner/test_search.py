@@ -1,6 +1,5 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
-import functools
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,6 +39,13 @@ def make(
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
     return Search(runner, seconds, start)
+
+
+def searched(directory: Path, *, seconds: float, epochs: int = 30, **options: Any) -> Search:
+    """Return a search that has run."""
+    run = make(directory, seconds=seconds, epochs=epochs, **options)
+    run.run()
+    return run
 
 
 def chosen_of(run: Search) -> tuple[Trial, str]:
@@ -99,8 +105,7 @@ def test_the_recipe_comes_first_and_the_best_is_trained_for_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, rising)
-    run = make(tmp_path, seconds=600, epochs=30)
-    run.run()
+    run = searched(tmp_path, seconds=600)
     # The recipe, then what has helped elsewhere, whole.
     assert runs[:2] == [(0, 30), (1, 60)]
     assert run.trials[1].values == run.start
@@ -118,9 +123,8 @@ def test_the_recipe_comes_first_and_the_best_is_trained_for_longer(
     assert longer.epochs >= 1.5 * best.epochs
     assert longer.values == {**best.values, "training.epochs": longer.epochs}
     # A second attempt finds everything done.
-    again = make(tmp_path, seconds=600, epochs=30)
     before = len(runs)
-    again.run()
+    again = searched(tmp_path, seconds=600)
     assert len(runs) == before
     assert chosen_of(again) == (chosen, text)
     # Only the recipe and the best can be exported.
@@ -132,8 +136,7 @@ def test_a_trial_that_is_worse_than_most_is_stopped_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 if trial.number < 3 else 0.6)
-    run = make(tmp_path, seconds=2000, epochs=30)
-    run.run()
+    run = searched(tmp_path, seconds=2000)
     proposed = [trial for trial in run.trials[3:] if not trial.role]
     assert {trial.state for trial in proposed} == {"stopped early"}
     for trial in proposed:
@@ -147,24 +150,21 @@ def test_a_short_time_goes_into_a_longer_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    run = make(tmp_path, seconds=200, epochs=30)
-    run.run()
+    run = searched(tmp_path, seconds=200)
     assert runs == [(0, 30), (1, 60), (2, 110)]
     assert run.left == 0
     assert run.trials[2].values == {**run.start, "training.epochs": 110}
     assert chosen_of(run)[0].number == 2
     # What has helped elsewhere is shortened if its first epochs show that it takes too long.
     del runs[:]
-    run = make(tmp_path / "shorter", seconds=80, epochs=30)
-    run.run()
+    run = searched(tmp_path / "shorter", seconds=80)
     assert runs == [(0, 30), (1, 4), (2, 46)]
     assert [trial.state for trial in run.trials] == ["complete", "out of time", "complete"]
     # Its length is the user's, or there is not enough time for it.
-    run = make(tmp_path / "set", seconds=200, epochs=30, search={"training.epochs": [40]})
-    run.run()
+    run = searched(tmp_path / "set", seconds=200, search={"training.epochs": [40]})
     assert not any(trial.role == "longer" for trial in run.trials)
     del runs[:]
-    make(tmp_path / "short", seconds=39, epochs=30).run()
+    searched(tmp_path / "short", seconds=39)
     assert runs == [(0, 30)]
 
 
@@ -178,15 +178,13 @@ def test_a_search_that_was_killed_in_a_trial_goes_on(
             raise Killed
         return rising(trial)
 
-    search_again = functools.partial(make, seconds=500, epochs=30)
     simulate(monkeypatch, rising)
-    whole = search_again(tmp_path / "whole")
-    whole.run()
+    whole = searched(tmp_path / "whole", seconds=500)
     simulate(monkeypatch, killed)
     with pytest.raises(Killed):
-        search_again(tmp_path / "killed").run()
+        searched(tmp_path / "killed", seconds=500)
     runs = simulate(monkeypatch, rising)
-    again = search_again(tmp_path / "killed")
+    again = make(tmp_path / "killed", seconds=500, epochs=30)
     assert again.left == pytest.approx(500 - sum(one.seconds for one in again.trials))
     again.run()
     # The trial goes on from its checkpoint, 11 epochs, which were charged but for a tenth.
@@ -227,8 +225,7 @@ def test_the_recipe_stays_unless_a_trial_is_better_beyond_chance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(monkeypatch, lambda trial: 0.7 if trial.number == 0 else 0.701)
-    run = make(tmp_path, seconds=400, epochs=30)
-    run.run()
+    run = searched(tmp_path, seconds=400)
     chosen, text = chosen_of(run)
     assert chosen.number == 0
     assert "None is better than the recipe beyond what chance gives" in text
@@ -269,31 +266,27 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(monkeypatch, lambda _: 0.7)
-    short = make(tmp_path / "short", seconds=60, epochs=50)
-    short.run()
+    short = searched(tmp_path / "short", seconds=60, epochs=50)
     chosen, text = chosen_of(short)
     assert chosen.number == 0
     assert "training.minutes is 1, too few to train a single trial" in text
     assert "took 0.8 minutes, so a search takes at least 2" in text
     runs = simulate(monkeypatch, lambda _: 1.0)
-    perfect = make(tmp_path / "perfect", seconds=600, epochs=50)
-    perfect.run()
+    perfect = searched(tmp_path / "perfect", seconds=600, epochs=50)
     assert runs == [(0, 50)]
     assert "would not beat the recipe beyond chance" in chosen_of(perfect)[1]
     simulate(monkeypatch, lambda trial: None if trial.number % 2 else 0.7)
-    diverging = make(tmp_path / "diverging", seconds=600, epochs=50)
-    diverging.run()
+    diverging = searched(tmp_path / "diverging", seconds=600, epochs=50)
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert chosen_of(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
     monkeypatch.setattr("components.tuner.search._PATIENCE", 2)
-    failing = make(tmp_path / "failing", seconds=300, epochs=50)
-    failing.run()
+    failing = searched(tmp_path / "failing", seconds=300, epochs=50)
     said = "0 trained to the end. It stopped early, as the last trials brought no gain."
     assert said in chosen_of(failing)[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
-        make(tmp_path / "none", seconds=600, epochs=50).run()
+        searched(tmp_path / "none", seconds=600, epochs=50)
 
 
 def test_a_search_without_images_to_compare(tmp_path: Path) -> None:
@@ -329,8 +322,7 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
-    run = make(tmp_path, seconds=2000, epochs=30, search={"model.width": [128]})
-    run.run()
+    run = searched(tmp_path, seconds=2000, search={"model.width": [128]})
     assert runs[:2] == [(0, 30), (1, 60)]
     # Its first epochs show the pace.
     slow = [trial for trial in run.trials if "model.width" in trial.values]
@@ -342,8 +334,7 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
 
 def test_folds_compare_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number)
-    run = make(tmp_path, seconds=400, epochs=30, folds=5)
-    run.run()
+    run = searched(tmp_path, seconds=400, folds=5)
     chosen, text = chosen_of(run)
     assert "in cross-validation" in text
     # The training on all images has a quarter of the folds' images.
