@@ -140,6 +140,11 @@ class StepConfig:
         """Return whether a path lies on one of the volumes."""
         return any(f"{path}/".startswith(f"{v.rstrip('/')}/") for v in self.volumes.values())
 
+    def access(self) -> StepConfig:
+        """Return the settings by which a pod reaches its image and the images' places."""
+        names = ("image_pull_secrets", "secrets", "volumes", "env")
+        return StepConfig(**{name: getattr(self, name) for name in names})
+
     def over(self, general: StepConfig) -> StepConfig:
         """Return `general` with the settings here: values replaced, mappings and lists extended."""
         merged: dict[str, Any] = {}
@@ -194,27 +199,17 @@ class KubeflowConfig:
         return self.steps.get(name, StepConfig()).over(general or StepConfig())
 
     def lookups(self, name: str, steps: Iterable[str]) -> StepConfig:
-        """Return the settings of the pod `name` of lookups: access as `steps` have, no machine."""
-        own, merged = self.step(name), self.steps.get(name, StepConfig())
+        """Return the settings of the pod `name` of lookups, which reaches what `steps` do."""
+        merged = self.step(name)
         for step in steps:
-            merged = merged.over(dataclasses.replace(self.starter(step), image=None, retries=None))
-        return dataclasses.replace(merged, cpu=own.cpu, memory=own.memory).over(own)
+            merged = merged.over(self.step(step).access())
+        return merged
 
     def starter(self, name: str) -> StepConfig:
         """Return the settings of step `name` if it only starts workers and waits for them.
 
-        It needs no large machine, but keeps its access to artifacts: image, retries, secrets,
-        volumes and variables.
+        It needs no large machine, but keeps its access to artifacts.
         """
-        general, own = self.step(EVERY_STEP), self.step(name)
-        return dataclasses.replace(
-            own,
-            cpu=general.cpu,
-            memory=general.memory,
-            gpus=None,
-            shared_memory=None,
-            node_selector=general.node_selector,
-            tolerations=general.tolerations,
-            labels=general.labels,
-            annotations=general.annotations,
-        )
+        own = self.step(name)
+        small = dataclasses.replace(self.step(EVERY_STEP), gpus=None, shared_memory=None)
+        return StepConfig(image=own.image, retries=own.retries).over(own.access()).over(small)

@@ -58,7 +58,7 @@ def read_yaml(path: str) -> Any:
     Raises:
         ConfigurationError: the file cannot be read, is too large, or is not YAML.
     """
-    return parse_yaml(_read_text(path), path)
+    return parse_yaml(read_text(path), path)
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -84,7 +84,8 @@ def write_yaml(value: Any, **layout: Any) -> str:
     return text
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the content of a small text file; raise `ConfigurationError` if it is none."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise ConfigurationError(f"Cannot read {path}: it is not a regular file.")

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import yaml
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError
 from pipeline_def import steps
 from pipeline_def.config.kubeflow import GPU_TYPES
+from pipeline_def.config.yaml_file import read_text
 
 Spec = dict[str, Any]
 
@@ -126,12 +127,8 @@ class Specification:
 def read_documents(path: str) -> list[Any]:
     """Read the documents of a specification from YAML or JSON."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return [document for document in yaml.safe_load_all(file) if document is not None]
-    except OSError as error:
-        raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"Cannot read {path}: it is not text.") from error
+        text = read_text(path)
+        return [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise ConfigurationError(f"{path} is neither YAML nor JSON: {reason}.") from error

@@ -53,7 +53,9 @@ def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
         baseline = record.steps[BASELINE_FINDER.id].outputs["baseline"]
         return _read_metrics(step.outputs["metrics"], baseline)
     if name == PUSHER.id:
-        return {"pushed": _read_pushed(step.outputs["pushed_model"])}
+        known = step.outputs["pushed_model"].properties
+        if known.get("pushed"):
+            return {"pushed": Pushed(known["pushed_version"], known["pushed_destination"])}
     return {}
 
 
@@ -75,24 +77,14 @@ def _read_metrics(metrics: StepOutput, baseline: StepOutput) -> dict[str, Any]:
     version = baseline.properties.get(VERSION_PROPERTY)
     search = report.get("search") or {}
     if search:
-        search = {
-            "trials": len(search["trials"]),
-            "chosen": search["chosen"],
-            "text": search["text"],
-        }
+        chosen, text = search["chosen"], search["text"]
+        search = {"trials": len(search["trials"]), "chosen": chosen, "text": text}
     return {
         "metrics": {name: measured["value"] for name, measured in report["metrics"].items()},
         **report["verdict"],
         "search": search,
         "baseline": None if accuracy is None else {"version": version, "accuracy": accuracy},
     }
-
-
-def _read_pushed(pushed: StepOutput) -> Pushed | None:
-    known = pushed.properties
-    if not known.get("pushed"):
-        return None
-    return Pushed(known["pushed_version"], known["pushed_destination"])
 
 
 Summary = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.specification import Spec, Target, find_problems, read_documents
 from tests.kubeflow.conftest import container
 
@@ -61,12 +61,13 @@ def test_a_correct_specification_is_accepted(compiled: list[Spec]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"a: [", "neither YAML nor JSON"), (b"\xff\xfe\x00", "not text")]
+    ("content", "message"),
+    [(b"a: [", "neither YAML nor JSON"), (b"\xff\xfe\x00", "is not a text file")],
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "spec.yaml"
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_documents(str(file))
-    with pytest.raises(StorageError, match="No such file"):
+    with pytest.raises(ConfigurationError, match="No such file"):
         read_documents(str(tmp_path / "none.yaml"))
