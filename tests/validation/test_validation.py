@@ -474,6 +474,9 @@ def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path:
     assert len(entries) == len(os.listdir(runs[0].history)) == 30
     Path(runs[0].history, str(entries[-1].time), "kept.json").unlink()
     assert list_history(runs[0].history) == entries[:-1]
+    of_version_0_2 = {"time": entries[0].time, "span": 0, "digest": "f00", "examples_key": "k"}
+    Path(runs[0].history, str(entries[0].time), "kept.json").write_text(json.dumps(of_version_0_2))
+    assert list_history(runs[0].history)[0].examples_key == "k"
 
 
 @pytest.mark.parametrize("content", [b"[]", b'{"time": "x"}', b"\xff"])
