@@ -108,14 +108,8 @@ def read_results() -> Results:
 
 def render(results: Results) -> str:
     """Return the page in Markdown."""
-    machines = {found["machine"] for found in results.values()}
-    # Once for the page, or for each section if they differ.
-    common = [*textwrap.wrap(f"{machines.pop()}.", 116), ""] if len(machines) == 1 else []
-    sections = (
-        _render_section(MEASUREMENTS[name], found, with_machine=not common)
-        for name, found in results.items()
-    )
-    return "\n".join([_LISTED["introduction"], *common, *sections])
+    sections = (_render_section(MEASUREMENTS[name], found) for name, found in results.items())
+    return "\n".join([_LISTED["introduction"], *sections])
 
 
 def _shorten(cell: str) -> str:
@@ -124,9 +118,7 @@ def _shorten(cell: str) -> str:
     return re.sub(r"(\S+), within the noise", r"≈\1", cell)
 
 
-def _render_section(
-    measurement: Mapping[str, str], found: Mapping[str, Any], *, with_machine: bool
-) -> str:
+def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) -> str:
     lines = [
         f"## {measurement['heading']}",
         "",
@@ -135,8 +127,10 @@ def _render_section(
         "```sh",
     ]
     lines += [found["command"], "```", ""]
-    machine = f"; {found['machine']}" if with_machine else ""
-    lines += [*textwrap.wrap(f"{found['date']}, commit {found['commit']}{machine}.", 116), ""]
+    lines += [
+        *textwrap.wrap(f"{found['date']}, commit {found['commit']}; {found['machine']}.", 116),
+        "",
+    ]
     for table in found["tables"]:
         names = enumerate(table["columns"])
         shown = [place for place, name in names if not name.startswith(_LEFT_OUT)]
