@@ -88,7 +88,7 @@ def encode(name: str, content: Any) -> bytes:
         return "".join(f"{json.dumps(fields)}\n" for fields in content).encode()
     if name.endswith((".parquet", ".arrow")):
         rows, names = content if isinstance(content, Named) else (content, None)
-        features = {"label": {"_type": "ClassLabel", "names": names}}
+        features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": names}}
         metadata = {"huggingface": json.dumps({"info": {"features": features}})}
         table = pa.Table.from_pylist([*rows]).replace_schema_metadata(metadata if names else {})
         if name.endswith(".parquet"):
