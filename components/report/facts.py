@@ -248,11 +248,6 @@ class ReportFacts:
         return self.selection_split if self.selection_folds else f"the {EVAL} split"
 
     @property
-    def trained_on(self) -> str:
-        """The splits that the model was trained on, as a finding names them."""
-        return f"{TRAIN} or {EVAL}" if self.selection_folds else TRAIN
-
-    @property
     def has_known(self) -> bool:
         """Whether the model answers whether an image is known."""
         return self.unknowns is not None and self.unknowns.threshold is not None

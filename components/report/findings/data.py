@@ -82,9 +82,10 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         others = leaks.accuracy_without
         without = "" if others is None else f", {others:.3f} without"
         copies = "image has a copy" if leaks.images == 1 else "images have copies"
+        trained_on = f"{TRAIN} or {EVAL}" if facts.selection_folds else TRAIN
         yield Finding(
             "files",
-            f"at least {leaks.images:,} {facts.split} {copies} in {facts.trained_on}: accuracy is "
+            f"at least {leaks.images:,} {facts.split} {copies} in {trained_on}: accuracy is "
             f"{leaks.accuracy:.3f} with {'it' if leaks.images == 1 else 'them'}{without}",
             "the model has seen them, or near duplicates, in training",
             "see the copies among the suspects, and remove them from one split",
