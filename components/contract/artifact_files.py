@@ -55,6 +55,25 @@ def open_file(path: str, mode: str = "r") -> Any:
     return gfile.GFile(path, mode)
 
 
+def write_text(text: str, uri: str, name: str) -> None:
+    """Write a text artifact: to `uri` on Kubeflow, to the file `name` in that folder locally."""
+    path = _text_path(uri, name)
+    make_folders(os.path.dirname(path))
+    with open_file(path, "w") as file:
+        file.write(text)
+
+
+def read_text(uri: str, name: str) -> str:
+    """Read what `write_text` has written."""
+    with open_file(_text_path(uri, name)) as file:
+        return str(file.read())
+
+
+def _text_path(uri: str, name: str) -> str:
+    is_folder = os.path.isdir(uri) if on_disk(uri) else _gfile().isdir(uri)
+    return os.path.join(uri, name) if is_folder else uri
+
+
 def read_json(path: str) -> Any:
     """Read a JSON file."""
     with open_file(path) as file:

@@ -6,19 +6,17 @@ Pusher writes to, and ignores the candidate.
 """
 
 import os
-import shutil
-from collections.abc import Sequence
 
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
-from tfx.utils import io_utils, path_utils
+from tfx.utils import path_utils
 
-from components.contract.artifact_files import on_disk
+from components.contract.artifact_files import write_text
 from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline, look_up, remember_candidate
-from components.storage.tfx_filesystem import register_object_stores, write_text
+from components.storage.transfer import copy_folder
 
 _NOTE = "README.txt"
 _NOTHING_FOUND = "No other model has been pushed, so there is no baseline to compare with.\n"
@@ -65,26 +63,12 @@ def BaselineFinder(
     if pushed_models and training_key:
         remember_candidate(pushed_models, training_key, candidate)
     if folder:
-        register_object_stores()
-        _copy(folder, path_utils.serving_model_dir(baseline.uri))
+        copy_folder(folder, path_utils.serving_model_dir(baseline.uri))
         baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(folder))
     else:
         # Kubeflow's interface opens every artifact, and an empty one is an error.
         write_text(_NOTHING_FOUND, os.path.join(baseline.uri, _NOTE), _NOTE)
     baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(folder)))
-
-
-def _copy(model: str, target: str) -> None:
-    """Copy a model; leave out broken links, such as editors make to lock a file."""
-    if on_disk(model):
-        shutil.copytree(model, target, ignore=_list_broken, dirs_exist_ok=True)
-    else:
-        io_utils.copy_dir(model, target)
-
-
-# `ignore_dangling_symlinks` would look for the targets of relative links in the working directory.
-def _list_broken(folder: str, names: Sequence[str]) -> list[str]:
-    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 BaselineFinder.DRIVER_CLASS = Driver

@@ -5,12 +5,11 @@ import os
 from typing import Any
 
 from tfx.components.pusher import executor
-from tfx.dsl.io import fileio
 from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import io_utils, proto_utils
+from tfx.utils import proto_utils
 
-from components.contract.artifact_files import CARD_FILE
+from components.contract.artifact_files import CARD_FILE, read_text
 from components.contract.artifacts import Artifacts
 from components.contract.model_files import (
     FORMATS_FOLDER,
@@ -22,7 +21,9 @@ from components.contract.model_files import (
     format_file,
 )
 from components.push.versions import WithdrawnError, push_model
-from components.storage.tfx_filesystem import read_text, register_object_stores
+from components.storage.folder import replace_file
+from components.storage.folder_listing import find_files
+from components.storage.transfer import copy_file, copy_folder, remove_file, remove_folder
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Name of the card beside `saved_model.pb`."""
@@ -40,7 +41,6 @@ class Executor(executor.Executor):
         may have changed, an earlier run may have been killed after the copy, or another run may
         have pushed it in the meantime. A model that a rollback withdrew is not pushed again.
         """
-        register_object_stores()
         pushed = artifact_utils.get_single_instance(
             output_dict[standard_component_specs.PUSHED_MODEL_KEY]
         )
@@ -51,7 +51,7 @@ class Executor(executor.Executor):
         cards = input_dict.get("card")
         text = read_text(artifact_utils.get_single_uri(cards), CARD_FILE) if cards else None
         model = self.GetModelPath(input_dict)
-        io_utils.copy_dir(model, pushed.uri)
+        copy_folder(model, pushed.uri)
         destination = pusher_pb2.PushDestination()
         key = standard_component_specs.PUSH_DESTINATION_KEY
         proto_utils.json_to_proto(exec_properties[key], destination)
@@ -62,17 +62,9 @@ class Executor(executor.Executor):
             self._MarkNotPushed(pushed)
             return
         if text is not None:
-            _write_card(text, version)
+            replace_file(os.path.join(version, PUSHED_CARD), text.encode())
         _update_formats(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
-
-
-def _write_card(text: str, version: str) -> None:
-    """Write or replace the card atomically."""
-    unfinished = os.path.join(version, f".{PUSHED_CARD}")
-    with fileio.open(unfinished, "w") as file:
-        file.write(text)
-    fileio.rename(unfinished, os.path.join(version, PUSHED_CARD), overwrite=True)
 
 
 def _update_formats(input_dict: Artifacts, version: str) -> None:
@@ -85,16 +77,12 @@ def _update_formats(input_dict: Artifacts, version: str) -> None:
     files = {format_file(kind) for kind in kinds if kind}
     target = os.path.join(version, PUSHED_FORMATS)
     if not files:
-        if fileio.isdir(target):
-            fileio.rmtree(target)
+        remove_folder(target)
         return
     source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), FORMATS_FOLDER)
-    fileio.makedirs(target)
-    files |= {LABELS_FILE, MANIFEST_FILE}
+    golden = find_files(os.path.join(source, GOLDEN_FOLDER))
+    files |= {LABELS_FILE, MANIFEST_FILE, *(f"{GOLDEN_FOLDER}/{file.path}" for file in golden)}
     for name in sorted(files):
-        fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
-    golden = [os.path.join(folder, GOLDEN_FOLDER) for folder in (source, target)]
-    io_utils.copy_dir(*golden)
-    files.add(GOLDEN_FOLDER)
-    for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files:
-        fileio.remove(os.path.join(target, name))
+        copy_file(os.path.join(source, name), os.path.join(target, name))
+    for name in {file.path for file in find_files(target)} - files:
+        remove_file(os.path.join(target, name))

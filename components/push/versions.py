@@ -8,11 +8,9 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
-from tfx.dsl.io import fileio
-from tfx.utils import io_utils
-
 from components.contract.artifact_files import on_disk
 from components.host.lock import LOCK_FILE, locked
+from components.storage.folder import is_file, read_bytes, replace_file
 from components.storage.folder_listing import find_files
 from components.storage.saved_model import (
     FILES,
@@ -24,6 +22,7 @@ from components.storage.saved_model import (
     read_rollback,
     whole_versions,
 )
+from components.storage.transfer import copy_file, copy_folder, remove_folder
 
 # Model servers ignore names that are not numbers.
 _STAGED = ".unfinished"
@@ -84,9 +83,8 @@ def _add_version(model: str, folder: str, rollback: str) -> str:
 def _copy_and_rename(model: str, folder: str, rollback: str) -> str:
     """Copy to a hidden folder, then rename it to the version."""
     staged = os.path.join(folder, _STAGED)
-    if fileio.exists(staged):
-        fileio.rmtree(staged)
-    io_utils.copy_dir(model, staged)
+    remove_folder(staged)
+    copy_folder(model, staged)
     _write_notes(model, staged, rollback)
     version = _next_version(folder)
     os.rename(staged, version)
@@ -103,7 +101,7 @@ def _copy_in_order(model: str, folder: str, rollback: str) -> str:
         source, target = (os.path.join(root, path) for root in (model, version))
         if path == GRAPH:
             _write_notes(model, version, rollback)
-        io_utils.copy_file(source, target, overwrite=True)
+        copy_file(source, target)
     return version
 
 
@@ -111,14 +109,14 @@ def _write_notes(model: str, version: str, rollback: str) -> None:
     """Record the files of the model in its copy, so that later damage is noticed."""
     if rollback:
         # An earlier version has such a record, without its card: later runs may replace that.
-        io_utils.write_string_file(os.path.join(version, ROLLBACK), rollback)
+        replace_file(os.path.join(version, ROLLBACK), rollback.encode())
         return
     recorded = {}
     for path in _list_files(model):
         if path != FILES:
-            content = io_utils.read_bytes_file(os.path.join(model, path))
+            content = read_bytes(os.path.join(model, path))
             recorded[path] = (len(content), hashlib.sha256(content).hexdigest())
-    io_utils.write_string_file(os.path.join(version, FILES), json.dumps(recorded))
+    replace_file(os.path.join(version, FILES), json.dumps(recorded).encode())
 
 
 def _list_files(folder: str) -> list[str]:
@@ -130,9 +128,9 @@ def _find_unfinished(model: str, folder: str) -> str:
     """Return the newest version if it is an unfinished copy of the model, else a new version."""
     newest = next(iter(list_versions(folder)), "")
     weights, graph = (os.path.join(newest, name) for name in (WEIGHTS, GRAPH))
-    unfinished = newest and fileio.exists(weights) and not fileio.exists(graph)
+    unfinished = newest and is_file(weights) and not is_file(graph)
     ours = os.path.join(model, WEIGHTS)
-    if unfinished and io_utils.read_bytes_file(weights) == io_utils.read_bytes_file(ours):
+    if unfinished and read_bytes(weights) == read_bytes(ours):
         return newest
     return _next_version(folder)
 

@@ -7,7 +7,13 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
-from components.contract.artifact_files import CARD_FILE, METRICS_FILE, PAGE_FILE, make_folders
+from components.contract.artifact_files import (
+    CARD_FILE,
+    METRICS_FILE,
+    PAGE_FILE,
+    make_folders,
+    write_text,
+)
 from components.contract.artifacts import Artifacts
 from components.contract.suspects import SUSPECTS_FILE, write_suspects
 from components.report.metrics_file import (
@@ -16,7 +22,6 @@ from components.report.metrics_file import (
     set_metrics,
     write_metrics,
 )
-from components.storage.tfx_filesystem import write_text
 
 
 class Executor(base_executor.BaseExecutor):

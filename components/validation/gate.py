@@ -13,15 +13,14 @@ from dataclasses import asdict
 from tfx import types
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputDict, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_artifacts
-from tfx.utils import io_utils
 
 from components.contract.anomalies import Anomaly, read_anomalies
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
-from components.storage.tfx_filesystem import register_object_stores
+from components.storage.folder import replace_file
+from components.storage.transfer import remove_folder
 from components.validation.config import ValidationConfig
 from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
 from components.validation.tfdv_files import read_statistics, statistics_file
@@ -101,7 +100,6 @@ def add_to_history(folder: str, statistics: types.Artifact) -> None:
 
     Only the newest 30 entries are kept.
     """
-    register_object_stores()
     entries = list_history(folder)
     key = statistics.get_string_custom_property(EXAMPLES_KEY_PROPERTY)
     if entries and key and entries[-1].examples_key == key:
@@ -111,10 +109,10 @@ def add_to_history(folder: str, statistics: types.Artifact) -> None:
     target = os.path.join(folder, str(now))
     for split in artifact_utils.decode_split_names(statistics.split_names):
         content = read_statistics(statistics.uri, split).SerializeToString(deterministic=True)
-        io_utils.write_bytes_file(statistics_file(target, split), content)
+        replace_file(statistics_file(target, split), content)
     # The span is a double on Kubeflow.
     entry = HistoryEntry(now, int(statistics.span or 0), key)
     facts = json.dumps(asdict(entry), sort_keys=True)
-    io_utils.write_string_file(os.path.join(target, ENTRY_FILE), facts)
+    replace_file(os.path.join(target, ENTRY_FILE), facts.encode())
     for entry in entries[: max(0, len(entries) + 1 - _MAX_ENTRIES)]:
-        fileio.rmtree(os.path.join(folder, str(entry.time)))
+        remove_folder(os.path.join(folder, str(entry.time)))

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tfx import types
-from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
-from tfx.utils import io_utils
 
-from components.contract.artifact_files import CARD_FILE
+from components.contract.artifact_files import CARD_FILE, write_text
 from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
+from components.push import executor, versions
 from components.push.executor import PUSHED_CARD, Executor
+from components.storage.folder import replace_file
+from components.storage.folder_listing import find_files
 from components.storage.saved_model import FILES
-from components.storage.tfx_filesystem import register_object_stores, write_text
+from components.storage.transfer import remove_file
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import serve_s3
 
@@ -30,8 +31,7 @@ PUSHED = [PUSHED_CARD, "assets.extra", "saved_model.pb", "variables"]
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
-    """A folder of a bucket that TFX can use."""
-    register_object_stores()
+    """A folder of a bucket."""
     with serve_s3("bucket"):
         yield "minio://bucket/run"
 
@@ -193,11 +193,11 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     pushed = push(tmp_path / "model", models, tmp_path / "archive")
     first = pushed.get_string_custom_property("pushed_destination")
     assert find_unusable(models) == {}
-    fileio.remove(f"{first}/{name}")
+    remove_file(f"{first}/{name}")
     if content is not None:
-        io_utils.write_bytes_file(f"{first}/{name}", content)
+        replace_file(f"{first}/{name}", content)
     if "by hand" in kind:
-        io_utils.write_string_file(f"{first}/{FILES}", "{}")
+        replace_file(f"{first}/{FILES}", b"{}")
     new = str(tmp_path / "new" / "Format-Serving")
     assert find_unusable(models) == ({first: damage} if damage else {})
     assert find_baseline(models, new) == ("" if damage else first)
@@ -238,8 +238,10 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
 
         return perform
 
-    for owner, name in ((fileio, "copy"), (fileio, "rename"), (os, "rename")):
-        monkeypatch.setattr(owner, name, count(getattr(owner, name)))
+    for module in (versions, executor):
+        for name in ("copy_file", "copy_folder", "replace_file"):
+            monkeypatch.setattr(module, name, count(getattr(module, name)))
+    monkeypatch.setattr(os, "rename", count(os.rename))
     marks = count(Executor._MarkPushed)
     monkeypatch.setattr(Executor, "_MarkPushed", marks)
 
@@ -253,10 +255,9 @@ def push_until_done(model: Path, destination: str, folder: Path, monkeypatch: An
             pushed = push(model, destination, folder / f"archive-{moment}", card=card)
             assert moment >= 4, "killed less often than a push has operations"
             return [pushed.get_string_custom_property("pushed_version")]
-        for name in fileio.listdir(destination) if fileio.isdir(destination) else []:
-            version = os.path.join(destination, name.rstrip("/"))
-            whole = fileio.exists(os.path.join(version, "saved_model.pb"))
-            assert whole or not (name.isdigit() and "://" not in destination)
+        for name in os.listdir(destination) if os.path.isdir(destination) else []:
+            whole = os.path.exists(os.path.join(destination, name, "saved_model.pb"))
+            assert whole or not name.isdigit()
     pytest.fail("the push never ended")
 
 
@@ -269,10 +270,10 @@ def test_a_push_that_is_killed_at_any_moment_makes_one_version(
     # A kill must not be outlived by a version of its own, not even where a second has passed.
     seconds = itertools.count(1_700_000_000)
     monkeypatch.setattr("time.time", lambda: next(seconds))
-    versions = push_until_done(model, models, tmp_path, monkeypatch)
-    found = {name.rstrip("/") for name in fileio.listdir(models)} - {".lock"}
-    assert found == {*versions}
-    assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == PUSHED
+    [version] = push_until_done(model, models, tmp_path, monkeypatch)
+    files = {file.path for file in find_files(models)} - {".lock"}
+    assert {path.split("/")[0] for path in files} == {version}
+    assert sorted({path.split("/")[1] for path in files}) == PUSHED
 
 
 def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
@@ -311,6 +312,6 @@ def test_neither_a_model_that_is_not_blessed_nor_one_without_its_card_is_pushed(
     pushed = push(model, str(models), tmp_path / "archive", card=card, blessed=False)
     assert pushed.get_int_custom_property("pushed") == 0
     card.uri = str(tmp_path / "none")
-    with pytest.raises(tf.errors.NotFoundError):
+    with pytest.raises(FileNotFoundError):
         push(model, str(models), tmp_path / "archive", card=card)
     assert not models.exists()

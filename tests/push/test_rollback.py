@@ -2,12 +2,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tfx.dsl.io import fileio
 
 import local_runner
 from components.evaluation.baseline_lookup import find_baseline
+from components.storage.folder import read_bytes
 from components.storage.saved_model import find_damage, read_rollback, whole_versions
-from components.storage.tfx_filesystem import register_object_stores
 from pipeline_def.runs.history import find_push
 from tests.evaluation.saved_model_sample import saved_model
 from tests.local.test_runs import record_run
@@ -27,8 +26,7 @@ def push_models(root: Path, pushed: str, *names: str) -> list[str]:
 
 
 def read_weights(version: str) -> bytes:
-    with fileio.open(os.path.join(version, "variables/variables.index"), "rb") as file:
-        return bytes(file.read())
+    return read_bytes(os.path.join(version, "variables/variables.index"))
 
 
 @pytest.mark.slow
@@ -36,7 +34,6 @@ def read_weights(version: str) -> bytes:
 def test_an_earlier_version_is_in_use_until_another_model_is_blessed(
     place: str, tmp_path: Path
 ) -> None:
-    register_object_stores()
     with serve_s3("bucket"):
         output = "minio://bucket/out" if place == "bucket" else str(tmp_path / "out")
         pushed = f"{output}/pushed"

@@ -111,10 +111,6 @@ def _run_part(
     if interface.lookup:
         return {"parameterValues": {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}}
     import_libraries()
-    # It imports TFX.
-    from components.storage.tfx_filesystem import register_object_stores
-
-    register_object_stores()
     _check_code(interface.step, prepared)
     if interface.workers > 1 and settings.workers:
         from pipeline_def.kubeflow.workers.worker_step import run_workers

@@ -1,13 +1,11 @@
 """`local_runner.py rollback`: the current model."""
 
 import os
-import warnings
 from collections.abc import Sequence
 
 from components.contract.errors import ModelError
 from components.contract.printable import make_printable
-from components.host.startup import quick_imports
-from components.predict.model import import_quietly
+from components.push.versions import restore
 from components.storage.saved_model import (
     model_digest,
     original_version,
@@ -54,7 +52,7 @@ def roll_back(arguments: Sequence[str]) -> int:
         print(f"Version {_name(versions[0])} is in use, and has this model already.")
         return 0
     restored, withdrawn = original_version(target), _list_withdrawn(versions, target)
-    path = _restore(target, restored, withdrawn)
+    path = restore(target, restored=restored, withdrawn=withdrawn)
     names = ", ".join(sorted(set(withdrawn.values()), key=int))
     print(f"Version {_name(path)} is in use now: {make_printable(path)}")
     print(f"It has the model of version {restored}.")
@@ -79,17 +77,6 @@ def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
     raise ModelError(
         f"There is no version before {original_version(versions[0])} in {pushed} to go back to."
     )
-
-
-def _restore(version: str, restored: str, withdrawn: dict[str, str]) -> str:
-    import_quietly()
-    with warnings.catch_warnings(), quick_imports():
-        # Libraries warn about Python versions.
-        warnings.simplefilter("ignore")
-        from components.push.versions import restore
-        from components.storage.tfx_filesystem import register_object_stores
-    register_object_stores()
-    return restore(version, restored=restored, withdrawn=withdrawn)
 
 
 def _list_withdrawn(versions: Sequence[str], target: str) -> dict[str, str]:

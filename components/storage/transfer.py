@@ -1,0 +1,53 @@
+"""Copy and remove files and folders, on disk and in any store."""
+
+import contextlib
+import os
+import shutil
+
+from components.contract.artifact_files import on_disk
+from components.storage.folder import (
+    explaining_errors,
+    is_local,
+    open_folder,
+    read_bytes,
+    replace_file,
+)
+from components.storage.folder_listing import MISSING, find_files
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copy all files of a folder but broken links, such as editors make to lock a file."""
+    for file in find_files(source):
+        if not file.problem and file.version != MISSING:
+            copy_file(os.path.join(source, file.path), os.path.join(target, file.path))
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy a file; in a store, and from one, through memory."""
+    if on_disk(source) and on_disk(target):
+        with explaining_errors("write", target):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(source, target)
+    else:
+        replace_file(target, read_bytes(source))
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with all that is in it, if there is one."""
+    if on_disk(folder):
+        shutil.rmtree(folder, ignore_errors=not os.path.exists(folder))
+        return
+    for file in find_files(folder):
+        remove_file(os.path.join(folder, file.path))
+
+
+def remove_file(url: str) -> None:
+    """Remove a file, if there is one."""
+    fs, path = open_folder(url)
+    # One request each: s3fs takes other names for patterns, and an old MinIO refuses to remove
+    # many at a time.
+    with explaining_errors("remove", url), contextlib.suppress(FileNotFoundError):
+        if is_local(fs):
+            os.remove(path)
+        else:
+            fs.rm_file(path)
