@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from tfx.components import ExampleValidator, ImportExampleGen, SchemaGen, StatisticsGen, Transform
+from tfx.components import ExampleValidator, SchemaGen, StatisticsGen, Transform
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
@@ -18,19 +17,12 @@ from tfx.orchestration.pipeline import Pipeline
 
 from components import (
     ImageExampleGen,
-    ImageTrainer,
-    ImageTransform,
-    TrainerConfig,
-    TrainingConfig,
-    TransformConfig,
     statistics_options,
 )
 from components.contract.anomalies import Anomaly, read_anomalies
-from components.contract.example import ENCODED, LABEL
-from components.records.shard_files import count_examples, read_index
 from pipeline_def.kubeflow.specification import find_problems
 from tests.nodes import IN_MEMORY
-from tests.pictures import COLOURS, encode, picture, write_folder
+from tests.pictures import write_folder
 
 # One process imports TensorFlow for all of them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stock components")]
@@ -77,22 +69,6 @@ def after_our_ingest(images: Path) -> list[BaseComponent]:
     return [ingest, statistics, schema, validator, transform]
 
 
-def after_their_ingest(records: Path) -> list[BaseComponent]:
-    """TFX's ImportExampleGen, followed by our Transform and Trainer."""
-    ingest = ImportExampleGen(input_base=str(records))
-    examples = ingest.outputs["examples"]
-    statistics, schema, validator = validated(examples)
-    transform = ImageTransform(
-        examples=examples, schema=schema.outputs["schema"], config=TransformConfig(size=32)
-    )
-    trainer = ImageTrainer(
-        examples=transform.outputs["transformed_examples"],
-        transform_graph=transform.outputs["transform_graph"],
-        config=TrainerConfig(training=TrainingConfig(epochs=1)),
-    )
-    return [ingest, statistics, schema, validator, transform, trainer]
-
-
 def anomalies(folder: Path) -> dict[str, list[Anomaly]]:
     uri = written(folder, "ExampleValidator", "anomalies")
     return read_anomalies(uri, json.dumps(["eval", "train"]))
@@ -113,43 +89,11 @@ def test_tfx_components_read_image_example_gen(tmp_path: Path) -> None:
     assert {int(one["label"]) for one in parsed} == {0, 1, 2}
 
 
-def write_records(folder: Path, each: int) -> Path:
-    """Write records with only an image and a label."""
-    folder.mkdir()
-    with tf.io.TFRecordWriter(str(folder / "images.tfrecord")) as writer:
-        for number in range(each * len(COLOURS)):
-            colour = list(COLOURS)[number % len(COLOURS)]
-            image = encode(picture(number, colour=colour), "JPEG")
-            features = {
-                name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-                for name, value in {ENCODED: image, LABEL: colour.encode()}.items()
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
-    return folder
-
-
-def test_our_components_read_import_example_gen(tmp_path: Path) -> None:
-    records = write_records(tmp_path / "records", each=20)
-    LocalDagRunner().run(pipeline(after_their_ingest(records), tmp_path))
-    index = read_index(written(tmp_path, "ImageTransform", "transformed_examples"))
-    counts = count_examples(index)
-    assert sum(counts.values()) == 60
-    assert {split: sum(of.values()) for split, of in index["labels"].items()} == counts
-    assert sorted(index["labels"]["train"]) == sorted(COLOURS)
-    model = Path(written(tmp_path, "ImageTrainer", "model"), "Format-Serving")
-    serve = tf.saved_model.load(str(model)).signatures["serving_default"]
-    answer = serve(image_bytes=tf.constant([encode(picture(9_000), "PNG")]))
-    assert {label.decode() for label in answer["labels"].numpy()[0]} == set(COLOURS)
-    np.testing.assert_allclose(answer["probabilities"].numpy().sum(), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("make", [after_our_ingest, after_their_ingest])
-def test_tfx_kubeflow_runner_compiles_our_components(make: Any, tmp_path: Path) -> None:
+def test_tfx_kubeflow_runner_compiles_our_components(tmp_path: Path) -> None:
     config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
         default_image="registry/image", use_pipeline_spec_2_1=True
     )
-    components = make(tmp_path)
+    components = after_our_ingest(tmp_path)
     whole = Pipeline("stock", pipeline_root="gs://bucket/root", components=components)
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config)
     spec = runner.run(whole, write_out=False)["pipelineSpec"]

@@ -10,10 +10,10 @@ from tfx.proto import trainer_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
-from components.contract.configuration import to_dict
+from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.lookup_driver import LookupDriver
-from components.images.options import TransformConfig, read_custom_config
+from components.images.options import TransformConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.executor import Executor
 from components.trainer.networks.weights_file import look_up
@@ -133,9 +133,9 @@ def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
     producer = getattr(transform_graph, "producer_component", None)
     fields = json.loads(getattr(producer, "exec_properties", {}).get("custom_config") or "{}")
     # TFX's own Transform may have a `custom_config` with other fields.
-    if "ingest" not in fields:
+    if "fit" not in fields:
         raise ConfigurationError(
             "transform_graph does not come from an ImageTransform of this pipeline: configure how "
             "the images were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
         )
-    return read_custom_config(fields)[0]
+    return from_dict(TransformConfig, fields)

@@ -1,4 +1,4 @@
-"""ImageTransform: TFX's Transform analyzes, then records are transformed shard by shard.
+"""ImageTransform: TFX's Transform, whose records are transformed shard by shard.
 
 TFX moves every image through Beam and writes one gzip file per split and worker. Here a Beam
 element is the path of a shard, and each input shard becomes one uncompressed output shard with the
@@ -6,17 +6,13 @@ records in the same order.
 """
 
 import dataclasses
-import json
-from collections.abc import Iterator
-from typing import Any
 
 from tfx import types
 from tfx.components.transform import component
 from tfx.dsl.components.base import executor_spec
-from tfx.types import standard_artifacts
 
-from components.contract.configuration import require, to_dict
-from components.images.options import SHRINKING, TransformConfig
+from components.contract.configuration import to_dict
+from components.images.options import TransformConfig
 from components.transform.executor import Executor, preprocessing_fn
 
 # The local runner's choice for photographs.
@@ -26,8 +22,7 @@ _USUAL_SIZE = 224
 class ImageTransform(component.Transform):
     """TFX's Transform with uncompressed, interleavable output shards and an index of them.
 
-    It takes the examples of ImageExampleGen, or any with `image/encoded`, one image file, and
-    `image/class/text`, its label.
+    It takes the examples of ImageExampleGen.
 
     Example:
         >>> from components import ImageExampleGen, ImageTransform, TransformConfig
@@ -61,39 +56,16 @@ class ImageTransform(component.Transform):
         """Bring the images of `examples` to the form of `config`, by default 224 x 224 pixels.
 
         The served graph shrinks images as ImageExampleGen did: as `index.json` beside the shards
-        says, or else as the ImageExampleGens of this pipeline that `examples` are made from.
-
-        Raises:
-            ConfigurationError: these shrink differently.
+        says.
         """
         config = config or TransformConfig()
         if config.size is None:
             config = dataclasses.replace(config, size=_USUAL_SIZE)
-        shrinking, *others = [*_list_shrinkings(examples)] or [{}]
-        require(
-            all(other == shrinking for other in others),
-            "The examples are made from images that several ImageExampleGens shrink differently: "
-            "set the same shrink and quality for all.",
-        )
         super().__init__(
             examples=examples,
             schema=schema,
             preprocessing_fn=f"{preprocessing_fn.__module__}.{preprocessing_fn.__name__}",
             disable_statistics=True,
             disable_analyzer_cache=True,
-            custom_config={**to_dict(config), "ingest": shrinking},
+            custom_config=to_dict(config),
         )
-
-
-def _list_shrinkings(examples: types.BaseChannel) -> Iterator[dict[str, Any]]:
-    """Yield how each ImageExampleGen that `examples` are made from shrinks images."""
-    producer = getattr(examples, "producer_component", None)
-    properties = getattr(producer, "exec_properties", {})
-    # Other components may have a `config` of their own.
-    if "listings" in properties:
-        config = json.loads(properties["config"])
-        yield {name: config[name] for name in SHRINKING} if config["shrink"] else {}
-    else:
-        for channel in getattr(producer, "inputs", {}).values():
-            if channel.type_name == standard_artifacts.Examples.TYPE_NAME:
-                yield from _list_shrinkings(channel)

@@ -1,27 +1,24 @@
-"""The executor of ImageTransform: TFX's analysis, then one output shard per input shard."""
+"""The executor of ImageTransform: the graph, then one output shard per input shard."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
-from tfx import types
-from tfx.components.transform import executor
 from tfx.components.util import examples_utils
-from tfx.proto import example_gen_pb2, transform_pb2
+from tfx.dsl.components.base import base_beam_executor
+from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import io_utils, proto_utils
+from tfx.utils import io_utils
 
 from components.contract.artifact_files import list_names, make_folders, on_disk, open_file
 from components.contract.artifacts import Artifacts
@@ -29,13 +26,9 @@ from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
 from components.images.canonical import canonicalize
 from components.images.options import read_custom_config
-from components.records.record_index import read_rows
 from components.records.shard_files import UNFINISHED, read_index, write_index
 from components.transform.earlier_shards import take_over
-from components.transform.shard_writer import TransformShard, transformed_name
-
-Shards = Mapping[str, Collection[str]]
-"""Split → names of its files."""
+from components.transform.shard_writer import TransformShard
 
 
 def preprocessing_fn(
@@ -46,7 +39,7 @@ def preprocessing_fn(
     Args:
         inputs: the features of `components.contract.example`.
         custom_config: of the component, see `read_custom_config`, and the path of the vocabulary of
-            the labels if they have been counted.
+            the labels.
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in vocabulary
@@ -55,10 +48,7 @@ def preprocessing_fn(
     config, ingest = read_custom_config(custom_config)
     canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config, ingest=ingest)
     labels = tf.reshape(inputs[LABEL], [-1])
-    if vocabulary := custom_config.get(LABEL_VOCABULARY):
-        label_ids = tft.apply_vocabulary(labels, vocabulary)
-    else:
-        label_ids = tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY)
+    label_ids = tft.apply_vocabulary(labels, custom_config[LABEL_VOCABULARY])
     outputs = {ENCODED: canonical, LABEL_ID: label_ids}
     for name in (FILENAME, SHA256):
         if name in inputs:
@@ -66,47 +56,44 @@ def preprocessing_fn(
     return outputs
 
 
-class Executor(executor.Executor):
-    """Analyzes the train split with TFX's executor, then transforms every shard."""
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Writes the graph, for which no image needs to be read, then transforms every shard."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Write the transform graph, and the transformed examples with their index."""
-        key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY
-        analysis = {name: value for name, value in output_dict.items() if name != key}
-        splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
+        """Write the transform graph, and the transformed examples with their index.
+
+        Raises:
+            DataError: the examples are not those of an ImageExampleGen.
+        """
         examples = artifact_utils.get_single_instance(input_dict["examples"])
-        index = None
-        # ImageExampleGen writes one, other components do not.
-        with contextlib.suppress(FileNotFoundError):
+        try:
             index = read_index(examples.uri)
-        custom = json.loads(exec_properties["custom_config"])
-        if index and "ingest" in index:
-            # It travels with the shards, also into other pipelines.
-            custom["ingest"] = index["ingest"]
-        transformed = artifact_utils.get_single_instance(output_dict[key])
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{examples.uri} has no index: transform the examples of an ImageExampleGen, which "
+                f"also reads TFRecord files of others."
+            ) from error
+        # How ingest shrinks travels with the shards, also into other pipelines.
+        custom = json.loads(exec_properties["custom_config"]) | {"ingest": index.get("ingest", {})}
+        transformed = artifact_utils.get_single_instance(
+            output_dict[standard_component_specs.TRANSFORMED_EXAMPLES_KEY]
+        )
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        if index:
-            known = _write_vocabulary(index, transformed.uri)
-            _write_graph(
-                graph_uri, artifact_utils.get_single_uri(input_dict["schema"]), known | custom
-            )
-        else:
-            properties = {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits}
-            super().Do(input_dict, analysis, properties)
-        shards = index["splits"] if index else _list_shards(examples)
+        known = _write_vocabulary(index, transformed.uri)
+        _write_graph(graph_uri, artifact_utils.get_single_uri(input_dict["schema"]), known | custom)
         output = tft.TFTransformOutput(graph_uri)
         labels = output.vocabulary_by_name(LABEL_VOCABULARY)
-        places = [(split, name) for split, names in shards.items() for name in names]
+        places = [(split, name) for split, names in index["splits"].items() for name in names]
         origin: dict[str, Any] = {}
         code = exec_properties.get("code_digest")
-        if index and code and on_disk(examples.uri) and on_disk(transformed.uri):
+        if code and on_disk(examples.uri) and on_disk(transformed.uri):
             decisive = code, custom, labels, sorted(output.transformed_feature_spec())
             origin["made_by"] = hashlib.sha256(repr(decisive).encode()).hexdigest()[:16]
             origin["made_from"] = os.path.relpath(examples.uri, transformed.uri)
             places = take_over(places, examples.uri, transformed.uri, origin["made_by"])
-        total = sum(index["splits"][split][name] for split, name in places) if index else None
+        total = sum(index["splits"][split][name] for split, name in places)
         writer = TransformShard(graph_uri, examples.uri, transformed.uri, total)
         writer.run(
             places,
@@ -115,10 +102,8 @@ class Executor(executor.Executor):
             target=transformed.uri,
             images=total,
         )
-        if index is None:
-            index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
-        facts = origin | {name: index[name] for name in ("labels", "groups") if name in index}
-        write_index(transformed.uri, index["splits"], ingest=custom.get("ingest", {}), **facts)
+        facts = {name: index[name] for name in ("labels", "groups", "ingest") if name in index}
+        write_index(transformed.uri, index["splits"], **facts, **origin)
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
@@ -155,34 +140,3 @@ def _write_vocabulary(index: Mapping[str, Any], transformed_uri: str) -> dict[st
     with open_file(path, "wb") as file:
         file.write(b"".join(label + b"\n" for label in labels))
     return {LABEL_VOCABULARY: path}
-
-
-def _list_shards(examples: types.Artifact) -> Shards:
-    names = artifact_utils.decode_split_names(examples.split_names)
-    return {split: list_names(os.path.join(examples.uri, f"Split-{split}")) for split in names}
-
-
-def describe_shards(
-    transformed_uri: str, shards: Shards, vocabulary: Sequence[str]
-) -> dict[str, Any]:
-    """Count the records of transformed shards, and the images of each label in `vocabulary`.
-
-    Return `splits` and `labels`, as in ImageExampleGen's index.
-
-    Raises:
-        DataError: a label does not occur in the train split.
-    """
-    splits, labels = {}, {}
-    for split, names in shards.items():
-        written = [transformed_name(name) for name in names]
-        rows = read_rows(transformed_uri, split, written)
-        splits[split] = {name: len(of) for name, of in zip(written, rows, strict=True)}
-        ids = np.concatenate([of[:, 2] for of in rows]) if rows else np.empty(0, np.int64)
-        if unknown := int((ids < 0).sum()):
-            raise DataError(
-                f"{unknown:,} images of split '{split}' have a label that no image of split "
-                f"'train' has: remove them, or split the images differently."
-            )
-        counts = np.bincount(ids, minlength=len(vocabulary)).tolist()
-        labels[split] = {label: n for label, n in zip(vocabulary, counts, strict=True) if n}
-    return {"splits": splits, "labels": labels}

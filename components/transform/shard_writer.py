@@ -18,22 +18,12 @@ from components.records.shard_work import ConcurrentDoFn
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
 
-# TFX's own ExampleGens compress their shards, and write no index.
-_GZIP_SUFFIX = ".gz"
-
-
-def transformed_name(shard: str) -> str:
-    """Name the uncompressed output after its input shard."""
-    return shard.removesuffix(_GZIP_SUFFIX)
-
 
 class TransformShard(ConcurrentDoFn):
     """Applies the transform graph to each shard."""
 
-    def __init__(
-        self, graph_uri: str, examples_uri: str, output_uri: str, total: int | None
-    ) -> None:
-        """Write the shards of `output_uri`; `total` is the number of records, if it is known."""
+    def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
+        """Write the shards of `output_uri`; `total` is the number of records."""
         super().__init__(available_cpus())
         self._graph_uri = graph_uri
         self._examples_uri = examples_uri
@@ -58,11 +48,8 @@ class TransformShard(ConcurrentDoFn):
         """Write the shard of this split and name."""
         split, name = shard
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
-        compression = "GZIP" if name.endswith(_GZIP_SUFFIX) else None
-        batches = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
-        write_indexed_shard(
-            self._output_uri, split, transformed_name(name), self._transform_examples(batches)
-        )
+        batches = tf.data.TFRecordDataset(path).batch(_BATCH).prefetch(1)
+        write_indexed_shard(self._output_uri, split, name, self._transform_examples(batches))
 
     def _transform_examples(self, batches: Iterable[tf.Tensor]) -> Iterator[dict[str, Any]]:
         """Yield the features of each transformed record, and report progress."""
@@ -81,8 +68,7 @@ class TransformShard(ConcurrentDoFn):
             }
             for row in zip(*columns.values(), strict=True):
                 yield dict(zip(columns, row, strict=True))
-                if self._total:
-                    add_progress(self._output_uri, 1, total=self._total, unit="images")
+                add_progress(self._output_uri, 1, total=self._total, unit="images")
 
     def _find_broken(self, batch: tf.Tensor) -> str:
         """Return the name of the first image of a batch that cannot be transformed."""

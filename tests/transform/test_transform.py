@@ -2,7 +2,6 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,20 +9,17 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from tfx.types import Artifact, Channel
-from tfx.types.channel import OutputChannel
 from tfx.types.standard_artifacts import Examples, Schema
 
-from components import ImageExampleGen, ImageTrainer, ImageTransform
+from components import ImageTrainer, ImageTransform
 from components.contract import example, rules_of_thumb
 from components.contract.configuration import to_dict
-from components.contract.errors import ConfigurationError, DataError
+from components.contract.errors import DataError
 from components.images.canonical import canonicalize, decode
-from components.images.options import ImageOptions, TransformConfig, read_custom_config
+from components.images.options import ImageOptions, TransformConfig
 from components.ingest.config import IngestConfig
-from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.trainer.input.shards import RecordTable, Shards
-from components.transform.executor import describe_shards
 from components.transform.shard_writer import TransformShard
 from tests import nodes
 from tests.conftest import SIZE
@@ -103,7 +99,7 @@ def test_an_image_that_only_looks_like_one_is_named(
     with tf.io.TFRecordWriter(str(tmp_path / "Split-eval" / "shard")) as writer:
         for record in (good, bad, good):
             writer.write(record.SerializeToString())
-    work = TransformShard(transformed.graph.uri, str(tmp_path), str(tmp_path / "out"), None)
+    work = TransformShard(transformed.graph.uri, str(tmp_path), str(tmp_path / "out"), 3)
     work.setup()
     with pytest.raises(DataError, match=r"cannot decode 'a/b\.jpg': remove it, or ingest"):
         work.work(("eval", "shard"))
@@ -154,28 +150,6 @@ def test_the_record_index_locates_each_image(transformed: nodes.Transformed) -> 
         assert table.label[i] == features[example.LABEL_ID].int64_list.value[0]
 
 
-def write_labels(folder: Path, split: str, shard: str, *label_ids: int) -> None:
-    examples = [{example.ENCODED: b"image", example.LABEL_ID: label_id} for label_id in label_ids]
-    write_indexed_shard(str(folder), split, shard, examples)
-
-
-def test_shards_of_another_example_gen_are_counted(tmp_path: Path) -> None:
-    write_labels(tmp_path, "train", "a-0", 0, 1, 0)
-    write_labels(tmp_path, "train", "a-1", 1, 2)
-    write_labels(tmp_path, "eval", "b", 1)
-    shards = {"train": ["a-0.gz", "a-1.gz"], "eval": ["b.gz"]}
-    assert describe_shards(str(tmp_path), shards, ["cat", "dog", "eel"]) == {
-        "splits": {"train": {"a-0": 3, "a-1": 2}, "eval": {"b": 1}},
-        "labels": {"train": {"cat": 2, "dog": 2, "eel": 1}, "eval": {"dog": 1}},
-    }
-
-
-def test_a_label_outside_the_train_split_is_an_error(tmp_path: Path) -> None:
-    write_labels(tmp_path, "eval", "b", 0, -1, -1)
-    with pytest.raises(DataError, match="2 images of split 'eval' have a label that no image of"):
-        describe_shards(str(tmp_path), {"eval": ["b"]}, ["cat", "dog", "eel"])
-
-
 def test_the_served_graph_shrinks_as_the_index_of_the_examples_says(
     ingested: nodes.Ingested, tmp_path: Path
 ) -> None:
@@ -203,26 +177,21 @@ def test_the_served_graph_shrinks_as_the_index_of_the_examples_says(
     assert served == shrunk != as_is
 
 
-def transform_of(examples: Any) -> ImageTransform:
-    return ImageTransform(examples=examples, schema=Channel(type=Schema), config=CONFIG)
-
-
-def test_transform_knows_how_ingest_shrinks() -> None:
-    options = IngestConfig(shrink=112, quality=90)
-    example_gen, other = (
-        ImageExampleGen(folder="photos", config=config).outputs["examples"]
-        for config in (options, IngestConfig())
+def test_the_trainer_knows_how_images_are_transformed() -> None:
+    transform = ImageTransform(
+        examples=Channel(type=Examples), schema=Channel(type=Schema), config=CONFIG
     )
-    transform = transform_of(example_gen)
-    behind = transform_of(transform.outputs["transformed_examples"])
-    for component in (transform, behind):
-        fields = json.loads(component.exec_properties["custom_config"])
-        assert read_custom_config(fields) == (CONFIG, ImageOptions(shrink=112, quality=90))
-    merger: Any = SimpleNamespace(inputs={"some": example_gen, "others": other}, id="Merger")
-    with pytest.raises(ConfigurationError, match="several ImageExampleGens shrink differently"):
-        transform_of(OutputChannel(Examples, merger, "examples"))
     trainer = ImageTrainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
     )
     assert json.loads(trainer.exec_properties["custom_config"])["transform"] == to_dict(CONFIG)
+
+
+def test_examples_without_an_index_are_refused(ingested: nodes.Ingested, tmp_path: Path) -> None:
+    shutil.copytree(ingested.examples.uri, tmp_path / "others")
+    (tmp_path / "others" / "index.json").unlink()
+    examples = copy.deepcopy(ingested.examples)
+    examples.uri = str(tmp_path / "others")
+    with pytest.raises(DataError, match="has no index: transform the examples of an ImageExample"):
+        nodes.transform(nodes.Ingested(examples, ingested.rejects), tmp_path, config=CONFIG)
