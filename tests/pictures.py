@@ -87,12 +87,8 @@ def heic(image: Image.Image, **options: Any) -> bytes:
     return encode(image, "HEIF", **options)
 
 
-DISPLAY_P3 = np.array(
-    [[0.5151, 0.2920, 0.1571], [0.2412, 0.6922, 0.0666], [-0.0011, 0.0419, 0.7841]]
-)
-"""Columns: XYZ (D50) of red, green and blue."""
 ADOBE_RGB = np.array([[0.6097, 0.2053, 0.1492], [0.3111, 0.6257, 0.0632], [0.0195, 0.0609, 0.7446]])
-SRGB = np.array([[0.4361, 0.3851, 0.1431], [0.2225, 0.7169, 0.0606], [0.0139, 0.0971, 0.7141]])
+"""Columns: XYZ (D50) of red, green and blue."""
 
 
 def profile(primaries: np.ndarray[Any, Any], *, gamma: float = 2.2) -> bytes:

@@ -81,9 +81,8 @@ def encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     if config.storage == "raw":
         # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).
         return tf.strings.substr(tf.io.serialize_tensor(image), -image.shape.num_elements(), -1)
-    return tf.io.encode_jpeg(
-        image, quality=config.quality, chroma_downsampling=config.chroma == "half"
-    )
+    # Full chroma resolution keeps color edges sharp, which matters most in small images.
+    return tf.io.encode_jpeg(image, quality=config.quality, chroma_downsampling=False)
 
 
 def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:

@@ -17,9 +17,7 @@ from components.images.options import ImageOptions
 from components.images.transcode import (
     Pixels,
     as_seen,
-    decode_converted,
     find_orientation,
-    find_transform,
     make_thumbprint,
     mean_luminance,
     shrink,
@@ -60,10 +58,10 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     image = open_image(data, config)
     with rejecting(image):
         checked = _check_opened(data, image, config)
-    return dataclasses.replace(checked, notes=_find_notes(image, config))
+    return dataclasses.replace(checked, notes=_find_notes(image))
 
 
-def _find_notes(image: Image.Image, config: ImageOptions) -> tuple[Note, ...]:
+def _find_notes(image: Image.Image) -> tuple[Note, ...]:
     notes = []
     with contextlib.suppress(Exception):  # What follows the first frame may be broken.
         # The other pictures of a phone's MPO are depth maps and previews.
@@ -72,31 +70,25 @@ def _find_notes(image: Image.Image, config: ImageOptions) -> tuple[Note, ...]:
         # Of 12 bits, for example, which are stored in 16 as they are.
         if image.mode.startswith("I") and np.max(np.asarray(image)) < 2**14:
             notes.append(Note.DARK)
-    if _has_other_colors(image, config):
-        notes.append(Note.COLORS)
     return tuple(notes)
-
-
-def _has_other_colors(image: Image.Image, config: ImageOptions) -> bool:
-    return config.color == "srgb" and find_transform(image) is not None
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     orientation = _agreed_orientation(data, image)
-    if orientation and _is_kept(data, image, config):
+    if orientation and _is_kept(data, image):
         return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
     if compared and orientation == 1:
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
-            if np.array_equal(pixels, as_seen(image, orientation=1, color=config.color)):
+            if np.array_equal(pixels, as_seen(image, orientation=1)):
                 return _as_it_is(data, image, pixels, config)
     return _store(data, image, config)
 
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Transcode an image to a file that every decoder reads."""
-    pixels = _see(data, image, config)
+    pixels = _see(data, image)
     stored = store(pixels, image, config)
     return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels, config))
 
@@ -110,25 +102,18 @@ def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
     return found if found == read_orientation(data) else None
 
 
-def _see(data: bytes, image: Image.Image, config: ImageOptions) -> Pixels:
+def _see(data: bytes, image: Image.Image) -> Pixels:
     """Return [height, width, 3] RGB, upright."""
-    transform = find_transform(image) if config.color == "srgb" else None
-    if transform and image.mode == "RGB" and _STORED_FORMAT.get(str(image.format)) == "jpeg":
-        # What libjpeg-turbo finds odd is left to Pillow.
-        with contextlib.suppress(ValueError):
-            pixels = decode_converted(data, transform)
-            return turn(pixels, find_orientation(data, image))
     # Pillow turns a TIFF as it loads it, and forgets its orientation.
     image.load()
-    return as_seen(image, orientation=find_orientation(data, image), color=config.color)
+    return as_seen(image, orientation=find_orientation(data, image))
 
 
-def _is_kept(data: bytes, image: Image.Image, config: ImageOptions) -> bool:
-    # TensorFlow does not know the background behind transparency, nor profiles.
+def _is_kept(data: bytes, image: Image.Image) -> bool:
+    # TensorFlow does not know the background behind transparency.
     modes = _KEPT_MODES.get(str(image.format), frozenset())
     plain = image.mode in modes and "transparency" not in image.info
-    plain &= _STORED_FORMAT.get(str(image.format)) != "jpeg" or jpeg_check.is_plain(data)
-    return plain and not _has_other_colors(image, config)
+    return plain and (_STORED_FORMAT.get(str(image.format)) != "jpeg" or jpeg_check.is_plain(data))
 
 
 def _check_kept(
@@ -147,7 +132,7 @@ def _check_kept(
         return _as_it_is(data, image, None, config, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
-    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1, color=config.color)):
+    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1)):
         return _store(data, image, config)
     if config.shrink and config.is_shrunk(*image.size):
         small = turn(shrink(pixels, side=config.shrink), orientation)
@@ -217,10 +202,10 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
     """
     image = _open_untrusted(data, options)
     with rejecting(image):
-        if _is_kept(data, image, options) and _agreed_orientation(data, image):
+        if _is_kept(data, image) and _agreed_orientation(data, image):
             return data
         buffer = io.BytesIO()
-        Image.fromarray(_see(data, image, options)).save(buffer, "BMP")
+        Image.fromarray(_see(data, image)).save(buffer, "BMP")
         return buffer.getvalue()
 
 

@@ -16,7 +16,6 @@ class Category(StrEnum):
     TOO_SMALL = "too small"
     UNSUPPORTED = "unsupported"
     UNREADABLE = "unreadable"
-    LABEL_CONFLICT = "label conflict"
     REMOVED = "removed by a correction"
 
 
@@ -25,7 +24,6 @@ class Note(StrEnum):
 
     FRAMES = "animated, only the first frame is used"
     PAGES = "several pages, only the first is used"
-    COLORS = "converted to sRGB by the color profile"
     DARK = "16 bits, but no value above a quarter of white"
 
 

@@ -20,9 +20,7 @@ from components.images.options import ImageOptions
 from components.images.transcode import (
     Pixels,
     make_thumbprint,
-    make_transform,
     mean_luminance,
-    read_jpeg_profile,
     shrink,
     to_jpeg,
     turn,
@@ -71,8 +69,6 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
         check_scans(data, MOST_SCANS_STORED)
     orientation = state_orientation(data) if plain else None
     if colors not in ("YCbCr", "RGB", "Gray") or not orientation:
-        return None
-    if config.color == "srgb" and make_transform(read_jpeg_profile(data), "RGB"):
         return None
     check_size(width, height, config)
     return decode_jpeg(

@@ -43,18 +43,7 @@ class ImageOptions:
     by less than 2 of 255 levels on average. Unset: keep the original files."""
 
     quality: Annotated[Positive, Interval(le=100)] = 95
-    """JPEG quality of images that are shrunk or transcoded to JPEG."""
-
-    transcode: Literal["png", "jpeg"] = "png"
-    """How to store images that TensorFlow would not decode to the pixels a person sees, such as
-    WebP. png: losslessly. jpeg: at `quality`, in a fifth of the bytes. A JPEG stays a JPEG: it is
-    kept, or encoded anew with half the steps of its own quantization."""
-
-    color: Literal["srgb", "stored"] = "stored"
-    """What to do with images of another color profile than sRGB (Display P3, Adobe RGB, CMYK).
-    stored: ignore profiles everywhere, as TensorFlow Serving does. srgb: convert images to the
-    colors that a person sees, which encodes JPEGs anew; `predict` and `serve` do so too, but
-    clients of TensorFlow Serving must."""
+    """JPEG quality of images that are shrunk."""
 
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
     """Reject images above this many million pixels, by their header."""
@@ -110,10 +99,6 @@ class TransformConfig:
 
     quality: Annotated[Positive, Interval(le=100)] = 95
     """JPEG quality of the stored images; at 95 the loss is hardly visible."""
-
-    chroma: Literal["full", "half"] = "full"
-    """Chroma resolution of stored JPEGs. half (4:2:0): a fifth smaller and faster to decode. full:
-    keeps color edges sharp, which matters most in small images."""
 
     @property
     def seen_size(self) -> int:

@@ -6,7 +6,7 @@ The model of a run that is not blessed can be used, too, on purpose.
 import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from components.contract.artifact_files import list_names, on_disk
 from components.contract.errors import ModelError, UserError
@@ -116,14 +116,6 @@ def find_options(config: Config, model: str) -> FileOptions:
         )
         fields[name] = getattr(config.ingest, name) if is_set else recorded[name]
     return FileOptions(**fields)
-
-
-def find_color(output: str, version: str) -> Literal["srgb", "stored"]:
-    """Return `ingest.color` of the run that pushed a version; the default without a record."""
-    pushed = os.path.join(Layout(output).pushed, version)
-    model = find_unblessed(output)[0] if version == UNBLESSED else pushed
-    recorded = _find_recorded(output, model)
-    return "srgb" if recorded.get("color") == "srgb" else "stored"
 
 
 def _find_recorded(output: str, model: str) -> dict[str, Any]:

@@ -22,11 +22,10 @@ with atheris.instrument_imports(include=["components.images"]):
     from components.images.options import MAX_SIDE, ImageOptions
     from components.images.thumbnails import make_thumbnail
     from components.images.upright import read_orientations
-    from components.ingest.survey import try_image
 
 _OPTIONS = (
     ImageOptions(max_image_mpixels=1),
-    ImageOptions(max_image_mpixels=1, shrink=8, transcode="jpeg"),
+    ImageOptions(max_image_mpixels=1, shrink=8),
     ImageOptions(max_image_mpixels=1, check="header", min_image_pixels=2),
 )
 
@@ -43,9 +42,9 @@ def serve(data: bytes, options: ImageOptions) -> None:
 
 
 def check(data: bytes) -> None:
-    """Check one file like ingest, `inspect` and the server."""
+    """Check one file like ingest and the server."""
     options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
-    for look in (open_image, try_image, serve):
+    for look in (open_image, serve):
         try:
             look(file, options)
         except Rejected as rejected:

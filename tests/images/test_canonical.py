@@ -186,7 +186,7 @@ SIZES = ((30, 30), (20, 17), (60, 90), (101, 131), (1, 40))
         ({"fit": "letterbox", "storage": "png"}, {}, 0),
         # The losses of JPEG are left out: levels of 255 on average.
         ({"fit": "crop", "storage": "jpeg"}, {}, 1.5),
-        ({"fit": "letterbox", "storage": "jpeg", "chroma": "half"}, {"shrink": 40}, 4),
+        ({"fit": "letterbox", "storage": "jpeg"}, {"shrink": 40}, 4),
         ({"fit": "crop", "storage": "raw"}, {"shrink": 100, "quality": 80}, 3),
     ],
 )

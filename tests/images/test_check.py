@@ -296,16 +296,6 @@ def test_reasons_do_not_name_tensorflow_nodes(monkeypatch: pytest.MonkeyPatch) -
     assert "[Op:" not in str(caught.value)
 
 
-def test_transcoding_to_jpeg_is_smaller() -> None:
-    data = encode(picture(1, height=200, width=300), "WEBP", lossless=True)
-    lossless = check_image(data, CONFIG)
-    lossy = check_image(data, dataclasses.replace(CONFIG, transcode="jpeg"))
-    assert (lossless.format, lossy.format) == ("png", "jpeg")
-    assert len(lossy.encoded) < len(lossless.encoded) / 2
-    decoded = tf.io.decode_jpeg(lossy.encoded).numpy()
-    assert np.abs(decoded.astype(int) - seen_by_a_person(data)).mean() < 3
-
-
 def test_header_check_decodes_nothing_and_finds_truncated_files() -> None:
     for data in (JPEG, PNG):
         checked = check_image(data, HEADER)

@@ -11,7 +11,7 @@ from components.contract.errors import ModelError
 from components.images.options import FileOptions
 from components.predict.model import RankingModel
 from pipeline_def.config.config import Config
-from pipeline_def.local.pushed_model import find_color, find_model, find_options
+from pipeline_def.local.pushed_model import find_model, find_options
 from pipeline_def.runs.record import Pushed
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture, write_folder
@@ -98,17 +98,13 @@ def test_the_model_that_a_person_means(output: Path, tmp_path: Path) -> None:
 
 def test_images_are_read_as_the_run_that_pushed_the_model_read_them(output: Path) -> None:
     settings = configure(ingest={"shrink": 48, "max_image_mpixels": 2.0, "threads": 7})
-    del settings["ingest"]["color"]
+    del settings["ingest"]["min_image_pixels"]
     pushed = Pushed("99", "/moved/since/pushed/99")
     write_run(output, 1, configuration=settings, pushed=pushed)
     config = Config(output=str(output))
     found = find_options(config, str(output / "pushed" / "99"))
-    # A run before there was `ingest.color`.
-    assert found == FileOptions(shrink=48, max_image_mpixels=2.0, color="stored")
-    assert find_color(str(output), "99") == "stored"
-    pushed = Pushed("100", "/moved/since/pushed/100")
-    write_run(output, 2, configuration=configure(ingest={"color": "srgb"}), pushed=pushed)
-    assert find_color(str(output), "100") == "srgb"
+    # As if the run were older than an option.
+    assert found == FileOptions(shrink=48, max_image_mpixels=2.0)
     given = Config(output=str(output), given=["ingest.shrink"])
     assert find_options(given, str(output / "pushed" / "99")).shrink is None
     assert find_options(config, str(output / "pushed" / "101")) == FileOptions()

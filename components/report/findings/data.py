@@ -27,7 +27,7 @@ _FILES = {
         "image appears under two labels",
         "images appear under two labels",
         "at least one of the labels is wrong",
-        "remove the wrong copies, or set --ingest.conflicts drop",
+        "remove the wrong copies, or correct their labels in `review`",
     ),
     "in_several_splits": (
         "image is in several splits",
@@ -94,9 +94,8 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         if labels := facts.files.get(name):
             yield Finding("files", text.format(name_some(labels, NAMED)), why, advice)
     for note, count in facts.files.get("notes", {}).items():
-        if note != Note.COLORS:
-            text = f"{count:,} of {counted['examples']:,} images: {note}"
-            yield Finding("files", text, *(_DARK if note == Note.DARK else _FIRST))
+        text = f"{count:,} of {counted['examples']:,} images: {note}"
+        yield Finding("files", text, *(_DARK if note == Note.DARK else _FIRST))
     for text in facts.files.get("look_alikes", ()):
         yield Finding("files", text, "each counts as one of its own", "give them one name")
 

@@ -30,7 +30,6 @@ from pipeline_def.apps.serve.page import make_page_routes
 from pipeline_def.apps.serve.prediction import Predictor
 from pipeline_def.apps.serve.rest import ImageRequest, parse_request
 from pipeline_def.apps.serve.versions import Versions
-from pipeline_def.local.pushed_model import find_color
 
 
 class Service:
@@ -45,8 +44,7 @@ class Service:
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
         self.metrics = Metrics()
-        color = functools.partial(find_color, options.output)
-        self._predictor = Predictor(options, find_color=color)
+        self._predictor = Predictor(options)
         self._log = AnswerLog(options.log) if options.log else None
 
     @contextlib.asynccontextmanager

@@ -1,12 +1,11 @@
 """Predicts the images of a request: small ones in batches with those of other requests."""
 
 import asyncio
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
@@ -33,19 +32,10 @@ LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 class Predictor:
     """Checks, converts and predicts images within limits of memory."""
 
-    def __init__(
-        self,
-        options: ServerOptions,
-        *,
-        find_color: Callable[[str], Literal["srgb", "stored"]],
-    ) -> None:
-        """Prepare threads.
-
-        `find_color` returns that option of ingest for a version of the model.
-        """
+    def __init__(self, options: ServerOptions) -> None:
+        """Prepare threads."""
         self._options = options
         self._limits = ImageOptions(check="header", max_image_mpixels=options.max_image_mpixels)
-        self._find_color = functools.lru_cache(_MODELS)(find_color)
         self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
         self._models = ThreadPoolExecutor(4, "model")
         self._large = ThreadPoolExecutor(LARGE_AT_ONCE, "large")
@@ -111,22 +101,20 @@ class Predictor:
         is_large = _count(files) > _LARGE
         batcher = self._find_batcher(model, signature, is_large=is_large)
         if not is_large:
-            files = [await _run(self._checks, self._convert, model, file) for file in files]
+            files = [await _run(self._checks, self._convert, file) for file in files]
             return await _predict(batcher, files)
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
             await self._large_slots.acquire()
-            answering = asyncio.create_task(self._predict_large(model, batcher, file, number))
+            answering = asyncio.create_task(self._predict_large(batcher, file, number))
             # Threads cannot be stopped: a client that hangs up does not free the slot.
             answering.add_done_callback(self._free_slot)
             rows += await asyncio.shield(answering)
         return rows
 
-    async def _predict_large(
-        self, model: Model, batcher: Batcher, file: File, number: int
-    ) -> list[Prediction]:
-        converted = await _run(self._large, self._convert, model, file)
+    async def _predict_large(self, batcher: Batcher, file: File, number: int) -> list[Prediction]:
+        converted = await _run(self._large, self._convert, file)
         return await _predict(batcher, [converted], first=number)
 
     def _free_slot(self, answering: asyncio.Task[list[Prediction]]) -> None:
@@ -135,12 +123,11 @@ class Predictor:
             # Otherwise asyncio would log an error for which no client waits.
             answering.exception()
 
-    def _convert(self, model: Model, file: File) -> File:
+    def _convert(self, file: File) -> File:
         if isinstance(file, Rejected):
             return file
-        options = dataclasses.replace(self._limits, color=self._find_color(model.version))
         try:
-            return file._replace(encoded=convert(file.encoded, options))
+            return file._replace(encoded=convert(file.encoded, self._limits))
         except Rejected as rejected:
             return rejected
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline_def.apps.serve import app, prediction
+from pipeline_def.apps.serve import prediction
 from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.versions import Versions
 from tests.apps.serve.fake_model import FakeModel, png
 from tests.apps.serve.serving import PREDICT, ask, instances, running, serving
-from tests.pictures import ADOBE_RGB, encode, profile
+from tests.pictures import encode
 
 
 @pytest.fixture(scope="module")
@@ -231,20 +231,6 @@ def write_versions(folder: Path) -> Path:
         (folder / name).mkdir()
     (folder / "1" / "saved_model.pb").touch()
     return folder
-
-
-def test_each_version_sees_colors_as_its_run_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    colors = {"1": "stored", "2": "srgb"}
-    monkeypatch.setattr(app, "find_color", lambda _, version: colors[version])
-    file = png(200, 100, 50, icc_profile=profile(ADOBE_RGB))
-    versions = Versions(str(write_versions(tmp_path)), lambda path: FakeModel(Path(path).name))
-    with running(versions) as port:
-        before = ask(port, body=instances(file))[1]["predictions"][0]["label"]
-        versions.current = FakeModel("2")
-        after = ask(port, body=instances(file))[1]["predictions"][0]["label"]
-    assert before == "200 100 50" != after
 
 
 def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(

@@ -19,7 +19,7 @@ from pipeline_def.apps.serve.model import Model
 from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.config.config import Config
-from pipeline_def.local.pushed_model import UNBLESSED, find_color, find_options, find_unblessed
+from pipeline_def.local.pushed_model import UNBLESSED, find_options, find_unblessed
 from tests.apps.serve.fake_model import FakeModel
 from tests.apps.serve.serving import ask, running_app
 from tests.local.run_samples import configure, write_run
@@ -113,14 +113,13 @@ def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:
 def test_a_model_that_is_not_blessed_is_served_with_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = configure(ingest={"color": "srgb"})
+    settings = configure(ingest={"shrink": 48})
     write_run(tmp_path, 1, configuration=settings, blessed=False, headline="No better than before.")
     write_run(tmp_path, 2, until="ImageExampleGen")
     folder = tmp_path / "artifacts" / "Trainer" / "model" / "1" / "Format-Serving"
     folder.mkdir(parents=True)
     (folder / "saved_model.pb").touch()
-    assert find_color(str(tmp_path), UNBLESSED) == "srgb"
-    assert find_options(Config(output=str(tmp_path)), str(folder)).color == "srgb"
+    assert find_options(Config(output=str(tmp_path)), str(folder)).shrink == 48
     monkeypatch.setattr(command, "Model", lambda path: FakeModel(os.path.basename(path)))
     monkeypatch.setattr(command, "make_server", Stopped)
     command.serve(ServerOptions(str(tmp_path), unblessed=True, port=0))
