@@ -45,7 +45,6 @@ _LAYOUTS = {
     "tfds": "a data set prepared by TensorFlow Datasets",
     "webdataset": "WebDataset shards, tar files",
     "parquet": "Parquet shards",
-    "arrow": "Arrow shards",
 }
 _MOST_LABELS = 10
 
@@ -179,11 +178,10 @@ def _choose_examples(listing: Listing, count: int) -> list[ImageFile]:
 def _describe_splits(listing: Listing) -> Iterator[str]:
     counts = listing.labels_per_split()
     about = "about " if None in counts else ""
-    hashed = counts.pop(None, ())
-    divided = {split for label in hashed for split in listing.fractions_of(label)}
+    divided = listing.fractions if counts.pop(None, ()) else ()
     sources: dict[str, set[str]] = {split: set() for split in (*counts, *divided) if split}
     for file in listing.files if listing.layout == "split" and not listing.tally.spans else ():
-        for split in listing.fractions_of(file.label) if file.split is None else (file.split,):
+        for split in listing.fractions if file.split is None else (file.split,):
             sources[split].add(file.path.split("/")[0])
     for split, names in sort_splits(sources).items():
         source = f" from {' and '.join(sorted(names))}" if names else ""

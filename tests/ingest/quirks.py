@@ -86,17 +86,12 @@ def encode(name: str, content: Any) -> bytes:
     buffer = io.BytesIO()
     if name.endswith(".jsonl"):
         return "".join(f"{json.dumps(fields)}\n" for fields in content).encode()
-    if name.endswith((".parquet", ".arrow")):
+    if name.endswith(".parquet"):
         rows, names = content if isinstance(content, Named) else (content, None)
         features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": names}}
         metadata = {"huggingface": json.dumps({"info": {"features": features}})}
         table = pa.Table.from_pylist([*rows]).replace_schema_metadata(metadata if names else {})
-        if name.endswith(".parquet"):
-            pyarrow.parquet.write_table(table, buffer, row_group_size=16)
-        else:
-            make = pa.ipc.new_stream if "stream" in name else pa.ipc.new_file
-            with make(buffer, table.schema) as writer:
-                writer.write_table(table, max_chunksize=16)
+        pyarrow.parquet.write_table(table, buffer, row_group_size=16)
         return buffer.getvalue()
     if name.endswith(".tar"):
         with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -120,7 +115,7 @@ def _example(features: Mapping[str, Any]) -> bytes:
 
 
 CSV, JSONL, MANIFEST = "CSV", "JSON Lines", "Parquet manifest"
-PARQUET, RECORDS, TAR, FOLDERS = "Parquet or Arrow", "TFRecord, TFDS", "WebDataset", "Folders"
+PARQUET, RECORDS, TAR, FOLDERS = "Parquet", "TFRecord, TFDS", "WebDataset", "Folders"
 _IMAGES = {CSV: "1.png", JSONL: "1.png", MANIFEST: "1.png", FOLDERS: "cat/1.png"}
 _IMAGES |= {PARQUET: "image", RECORDS: "image", TAR: "jpg"}
 _LABEL, _DOG, _PNG = ("1.cls", b"cat"), ("2.cls", b"dog"), ("1.jpg", PNG)

@@ -34,6 +34,6 @@ def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
     images, labels, splits = zip(*taken, strict=True)
     found = images[0], ", ".join(labels), ", ".join(dict.fromkeys(splits))
     assert found == quirk.taken
-    reasons = {reason for _, reason in listing.skipped} | {of.problem for of in origins if of}
+    reasons = {*listing.skipped.values()} | {of.problem for of in origins if of}
     assert len(reasons - _EXPECTED) == bool(quirk.refused)
     assert all(re.search(quirk.refused, reason) for reason in reasons - _EXPECTED)

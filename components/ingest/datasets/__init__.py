@@ -1,1 +1,1 @@
-"""Data sets in shards: TFRecord, TFDS, WebDataset, Parquet and Arrow, listed and read by record."""
+"""Data sets in shards: TFRecord, TFDS, WebDataset and Parquet, listed and read by record."""

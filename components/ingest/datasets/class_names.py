@@ -54,7 +54,6 @@ class ClassNames(NamedTuple):
         return self._replace(problem=problem)
 
     def __bool__(self) -> bool:
-        """Return whether there are names."""
         return bool(self.by_number)
 
 

@@ -1,7 +1,8 @@
-"""Parquet and Arrow files with a column of images, as Hugging Face datasets keep them."""
+"""Parquet files with a column of images, as Hugging Face datasets keep them."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.contract.artifact_files import on_disk
@@ -19,25 +20,20 @@ from components.ingest.source.manifest import read_class_labels
 _BATCH_BYTES = 2**20
 _MOST_ROWS = 1024
 _READ_BYTES = 2**20
-_ARROW_FILE = b"ARROW1"
 _BYTES = "bytes"
-
-_Batches = Iterator[tuple[int, int, Any, Sequence[int | None]]]
-"""Number of a row group or batch, that of the first row in it, rows, and sizes of their images."""
 
 
 def peek(shard: Shard) -> Iterator[dict[str, Any]]:
     """Yield the columns of each row; an image is its bytes, whatever holds them."""
-    with _opened(shard, None) as batches:
-        for _, _, batch, _ in batches:
-            names = batch.schema.names
-            if doubled := [name for name in names if names.count(name) > 1]:
-                raise DamagedShardError(f"it has the column {doubled[0]} twice")
-            yield from ({name: _flat(value) for name, value in row.items()} for row in _rows(batch))
-
-
-def _rows(batch: Any) -> Iterator[dict[str, Any]]:
-    return (batch.slice(row, 1).to_pylist()[0] for row in range(batch.num_rows))
+    with _opened(shard) as file:
+        names = file.schema_arrow.names
+        if doubled := [name for name in names if names.count(name) > 1]:
+            raise DamagedShardError(f"it has the column {doubled[0]} twice")
+        for group in range(file.num_row_groups):
+            for batch in _batches(file, group, None):
+                for row in range(batch.num_rows):
+                    [values] = batch.slice(row, 1).to_pylist()
+                    yield {name: _flat(value) for name, value in values.items()}
 
 
 def _flat(value: Any) -> Any:
@@ -49,59 +45,47 @@ def _flat(value: Any) -> Any:
 
 def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a shard."""
-    classes: Mapping[str, Sequence[str]] | None = None
-    with _opened(shard, names, sized=image) as batches:
-        for group, first, batch, sizes in batches:
-            classes = read_class_labels(batch.schema) if classes is None else classes
-            known = [name for name in names if name in batch.schema.names]
-            columns = {name: batch.column(name).to_pylist() for name in known}
-            for row, size in enumerate(sizes):
+    with _opened(shard) as file:
+        schema = file.schema_arrow
+        classes = read_class_labels(schema)
+        known = [name for name in names if name in schema.names]
+        for group in range(file.num_row_groups):
+            facts = file.metadata.row_group(group)
+            # Their mean, which is known without reading the images.
+            size = _mean_size(facts, image)
+            leaves = [_leaf(schema, name) for name in known]
+            table = file.read_row_group(group, leaves, use_threads=False)
+            columns = {name: table.column(name).to_pylist() for name in known}
+            for row in range(facts.num_rows):
                 found = {name: values[row] for name, values in columns.items()}
-                yield Record(f"{group} {first + row}", size, found, class_names=classes)
+                yield Record(f"{group} {row}", size, found, class_names=classes)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:
-    """Yield the image at each row group or batch, and row."""
+    """Yield the image at each row group and row."""
     wanted = [tuple(map(int, place.split())) for place in places]
-    with _opened(shard, [image], {group for group, _ in wanted}) as batches:
-        unread = iter(wanted)
-        group, row = next(unread, (-1, -1))
-        for number, first, batch, _ in batches:
-            pixels = _pixels(batch, image)
-            while group == number and row < first + len(pixels):
+    with _opened(shard) as file:
+        leaf = [_leaf(file.schema_arrow, image)]
+        for group, rows in itertools.groupby(wanted, key=lambda place: place[0]):
+            batches, first = _batches(file, group, leaf), 0
+            pixels: Any = ()
+            for _, row in rows:
+                while row >= first + len(pixels):
+                    if (batch := next(batches, None)) is None:
+                        return
+                    first, pixels = first + len(pixels), _pixels(batch, image)
                 yield pixels[row - first].as_py() or b""
-                group, row = next(unread, (-1, -1))
-            if group < 0:
-                return
 
 
 def class_names(shard: Shard) -> Mapping[str, Sequence[str]]:
     """Return column → names of its integers, as `datasets.ClassLabel` keeps them."""
-    with _opened(shard, [], set()) as batches:
-        return read_class_labels(next(batches)[2].schema)
-
-
-def _pixels(batch: Any, image: str) -> Any:
-    """Return the encoded images of a batch as an array of bytes."""
-    column = batch.column(image)
-    index = getattr(column.type, "get_field_index", lambda _: -1)(_BYTES)
-    return column.flatten()[index] if index >= 0 else column
+    with _opened(shard) as file:
+        return read_class_labels(file.schema_arrow)
 
 
 @contextlib.contextmanager
-def _opened(
-    shard: Shard,
-    names: Sequence[str] | None,
-    groups: set[int] | None = None,
-    sized: str | None = None,
-) -> Iterator[_Batches]:
-    """Open a shard.
-
-    Args:
-        shard: the file.
-        names: columns to read; None: all.
-        groups: row groups or batches to read; of an empty set, yield the schema alone.
-        sized: column of images whose sizes are wanted. Parquet has their mean without reading them.
+def _opened(shard: Shard) -> Iterator[Any]:
+    """Open a shard as `pyarrow.parquet.ParquetFile`.
 
     Raises:
         DamagedShardError: the file is damaged, encrypted or of another format.
@@ -113,41 +97,32 @@ def _opened(
 
             # Keeps a column of Python objects from running code: CVE-2023-47248.
             import pyarrow_hotfix  # noqa: F401
+            from pyarrow.parquet import ParquetFile
 
             path = f"{shard.folder}/{shard.file.path}"
             # A mapped file that is cut meanwhile would end the process.
             source = pyarrow.OSFile(path) if on_disk(path) else pyarrow.PythonFile(stream, "r")
-            is_parquet = path.lower().endswith(".parquet")
-            yield (_read_parquet if is_parquet else _read_arrow)(source, names, groups, sized)
+            # Without threads: given a broken file, they outlive the error and crash the process
+            # later.
+            yield ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
         except Exception as error:
             raise explain_damage(error) from error
 
 
-def _read_parquet(
-    source: Any, names: Sequence[str] | None, groups: set[int] | None, sized: str | None
-) -> _Batches:
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
+def _batches(file: Any, group: int, leaves: Sequence[str] | None) -> Iterator[Any]:
+    """Read columns, or all, of a row group in batches of limited size."""
+    facts = file.metadata.row_group(group)
+    size = facts.total_byte_size // max(facts.num_rows, 1) + 1
+    rows = min(max(_BATCH_BYTES // size, 1), _MOST_ROWS)
+    batches: Iterator[Any] = file.iter_batches(rows, [group], leaves, use_threads=False)
+    return batches
 
-    # Without threads: given a broken file, they outlive the error and crash the process later.
-    file = ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
-    schema = file.schema_arrow
-    if groups is not None and not groups:
-        yield 0, 0, pyarrow.RecordBatch.from_pylist([], schema=schema), ()
-    leaves = None if names is None else [_leaf(schema, n) for n in names if n in schema.names]
-    for group in range(file.num_row_groups):
-        if groups is not None and group not in groups:
-            continue
-        facts, first = file.metadata.row_group(group), 0
-        size = facts.total_byte_size // max(facts.num_rows, 1) + 1
-        rows = min(max(_BATCH_BYTES // size, 1), _MOST_ROWS)
-        if sized is None:
-            for batch in file.iter_batches(rows, [group], leaves, use_threads=False):
-                yield group, first, batch, ()
-                first += batch.num_rows
-            continue
-        columns = file.read_row_group(group, leaves, use_threads=False)
-        yield group, 0, columns, [_mean_size(facts, sized)] * facts.num_rows
+
+def _pixels(batch: Any, image: str) -> Any:
+    """Return the encoded images of a batch as an array of bytes."""
+    column = batch.column(image)
+    index = getattr(column.type, "get_field_index", lambda _: -1)(_BYTES)
+    return column.flatten()[index] if index >= 0 else column
 
 
 def _mean_size(group: Any, image: str) -> int | None:
@@ -166,27 +141,4 @@ def _leaf(schema: Any, name: str) -> str:
     return f"{name}.{_BYTES}" if index >= 0 else name
 
 
-def _read_arrow(
-    source: Any, _: Sequence[str] | None, groups: set[int] | None, sized: str | None
-) -> _Batches:
-    import pyarrow.compute as pc
-    from pyarrow import RecordBatch, ipc
-
-    start = source.read(len(_ARROW_FILE))
-    source.seek(0)
-    reader = (ipc.open_file if start == _ARROW_FILE else ipc.open_stream)(source)
-    if groups is not None and not groups:
-        yield 0, 0, RecordBatch.from_pylist([], schema=reader.schema), ()
-    if start == _ARROW_FILE:
-        numbers = range(reader.num_record_batches) if groups is None else sorted(groups)
-        batches: Iterable[Any] = ((number, reader.get_batch(number)) for number in numbers)
-    else:
-        batches = enumerate(reader)
-    for number, batch in batches:
-        sizes: Sequence[int | None] = [None] * batch.num_rows
-        if sized and sized in batch.schema.names:
-            sizes = pc.binary_length(_pixels(batch, sized)).to_pylist()
-        yield number, 0, batch, sizes
-
-
-FORMAT = Format("Parquet or Arrow files", peek, scan, read, class_names)
+FORMAT = Format("Parquet files", peek, scan, read, class_names)

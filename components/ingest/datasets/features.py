@@ -58,7 +58,6 @@ def choose_features(
     shard: str,
     *,
     labels: Collection[str] = (),
-    optional: str | None = None,
 ) -> Features:
     """Choose by `ingest.features`, by known names, and the image also by its first bytes.
 
@@ -67,7 +66,6 @@ def choose_features(
         given: `ingest.features`.
         shard: path of the shard, for errors.
         labels: features whose integers have names.
-        optional: a manifest that names the labels, if there is one.
 
     Raises:
         DataError: a feature is missing, or its values are not encoded images.
@@ -94,7 +92,7 @@ def choose_features(
     label, number = given.get("label") or _first((*_LABELS, *labels), known, shard), ""
     if "label" not in given and label not in labels:
         label, number = _find_text(label, samples)
-    if not label and not optional:
+    if not label:
         raise DataError(_explain_missing("label", known, shard))
     if any(is_image(sample.get(label)) for sample in samples):
         raise DataError(
@@ -158,9 +156,9 @@ def _join(names: Sequence[str]) -> str:
 
 def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
     found = _join(known) if known else "no features"
-    also = ", or list the labels in ingest.manifest" if field == "label" else ""
+    also = ""
     if shard.lower().endswith(ARCHIVES):
-        also += (
+        also = (
             "; if images and labels lie apart in it, sort them, as with tar --sort=name; if it is "
             "an archive of folders, unpack it"
         )

@@ -6,13 +6,11 @@ Shards are told by the names of files.
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.images.options import FileOptions
 from components.ingest.datasets import columnar, example_records, webdataset
 from components.ingest.datasets.record import Format, Origin, Shard, explain_damage
-from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import ImageFile, place_in_listing
 from components.storage.fetch import CHANGED, Content, Unread, read_files, refuse
 from components.storage.folder_listing import Found, find_file
@@ -21,15 +19,14 @@ from components.storage.retry import checksum_matches
 FORMATS: dict[str, Format] = {
     "webdataset": webdataset.FORMAT,
     "parquet": columnar.FORMAT,
-    "arrow": columnar.FORMAT,
     "tfrecord": example_records.FORMAT,
 }
 """Layout → its functions."""
 
+_ARROW = re.compile(r"\.(arrow|feather)$")
 _NAMES = {
     "webdataset": re.compile(r"\.(tar|tar\.gz|tgz)$"),
     "parquet": re.compile(r"\.parquet$"),
-    "arrow": re.compile(r"\.(arrow|feather)$"),
     "tfrecord": re.compile(
         r"(\.tfrec|tfrecords?)([-_.]?\d+)*(-of-\d+)?(\.gz)?$|-\d{5,}-of-\d{5,}(\.gz)?$"
     ),
@@ -37,9 +34,7 @@ _NAMES = {
 # What the readers of these formats pass over.
 _LEFT = {
     "left by an unfinished writer": re.compile(r"(^|/)_"),
-    "made by map() of Hugging Face's datasets": re.compile(
-        r"(^|/)cache-[0-9a-f]{16}[^/]*\.arrow$|\.incomplete(/|$)"
-    ),
+    "left by an unfinished download": re.compile(r"\.incomplete(/|$)"),
     "a checkpoint": re.compile(r"\.data-\d{5}-of-\d{5}$"),
     "an index of shards": re.compile(r"(^|/)([^/]*[._-])?(idx|index)([._-][^/]*)?/"),
 }
@@ -75,15 +70,6 @@ def check_table(folder: str, path: str) -> None:
             )
 
 
-class ShardFiles(NamedTuple):
-    """What the names of files say of the shards among them."""
-
-    by_layout: dict[str, list[Found]]
-    """Layout → its shards."""
-    left: dict[str, str]
-    """Path → why readers of its format pass over it."""
-
-
 def find_layout(name: str) -> str | None:
     """Return the layout of a shard by the end of its name, if it is one."""
     lower = name.lower()
@@ -92,19 +78,22 @@ def find_layout(name: str) -> str | None:
     return next((layout for layout, known in _NAMES.items() if known.search(lower)), None)
 
 
-def find_shards(found: Iterable[Found]) -> ShardFiles:
-    """Tell shards, and files about them, from other files by their names."""
-    shards = ShardFiles({}, {})
+def find_shards(found: Iterable[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
+    """Tell shards, and files about them, from other files by their names.
+
+    Return layout → its shards, and path → why readers of its format pass over it.
+    """
+    shards: dict[str, list[Found]] = {}
+    left: dict[str, str] = {}
     for entry in found:
-        # Five searches for each of a million images would take as long as the rest of a listing.
-        if entry.path.lower().endswith(PICTURES):
-            continue
-        if layout := find_layout(entry.path.rpartition("/")[2]):
+        if _ARROW.search(entry.path.lower()):
+            left[entry.path] = "an Arrow file: write the data set as Parquet"
+        elif layout := find_layout(entry.path.rpartition("/")[2]):
             if why := next((of for of, known in _LEFT.items() if known.search(entry.path)), ""):
-                shards.left[entry.path] = why
+                left[entry.path] = why
             else:
-                shards.by_layout.setdefault(layout, []).append(entry)
-    return shards
+                shards.setdefault(layout, []).append(entry)
+    return shards, left
 
 
 _Images = Iterator[tuple[ImageFile, Content]]
@@ -144,7 +133,6 @@ def _runs(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
 def _read_records(
     folder: str, path: str, files: Sequence[ImageFile], config: FileOptions
 ) -> _Images:
-    """Read records of one shard, in order."""
     origins = [Origin.decode(file.version) for file in files]
     origin = origins[0]
     refused = [

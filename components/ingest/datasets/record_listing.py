@@ -24,8 +24,8 @@ from components.ingest.datasets.features import Features, choose_features
 from components.ingest.datasets.reading import FORMATS
 from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
 from components.ingest.source.folder_layout import split_of_name
-from components.ingest.source.labeling import NO_LABEL, Labelled
-from components.ingest.source.listing import ImageFile
+from components.ingest.source.labeling import NO_LABEL
+from components.ingest.source.listing import ImageFile, Listing
 from components.ingest.source.values import RefusedValueError, read_split, read_value
 from components.storage.folder import read_bytes
 from components.storage.folder_listing import Found
@@ -105,7 +105,7 @@ class _Source(NamedTuple):
 
 def list_records(
     folder: str, found: Sequence[Found], shards: Mapping[str, Sequence[Found]], config: IngestConfig
-) -> Labelled:
+) -> Listing:
     """List the records of all shards, in one pass over each.
 
     `found` are all files of the folder but hidden and excluded ones, and `shards` layout → its
@@ -126,11 +126,8 @@ def list_records(
     source, notes = _examine(layout, opened, found, config)
     with ThreadPoolExecutor(config.workers) as pool:
         lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
-    if not config.manifest:
-        notes += check_names([part.labels for part in lists])
-    listed = [file for part in lists for file in part.files]
-    if not config.manifest:
-        listed = _fill_damaged(listed)
+    notes += check_names([part.labels for part in lists])
+    listed = _fill_damaged([file for part in lists for file in part.files])
     notes += itertools.chain.from_iterable(part.notes for part in lists)
     skipped = {path: why for part in lists for path, why in part.skipped.items()}
     examples = {why: path for path, why in reversed(skipped.items())}
@@ -149,11 +146,12 @@ def list_records(
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
     others |= dict.fromkeys((names.source for names in source.names.values() if names), _NAMES)
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
-    return Labelled(
+    return Listing(
+        folder,
         listed,
         others | skipped,
         "tfds" if is_tfds and layout == "tfrecord" else layout,
-        notes + note_missing(source.splits),
+        (*notes, *note_missing(source.splits)),
         source.features.describe(),
     )
 
@@ -165,14 +163,12 @@ def _examine(
     folder = shards[0].folder
     samples, shard = _peek(shards, FORMATS[layout])
     known = FORMATS[layout].class_names(shard)
-    features = choose_features(
-        samples, config.features or {}, shard.file.path, labels=known, optional=config.manifest
-    )
+    features = choose_features(samples, config.features or {}, shard.file.path, labels=known)
     paths = [entry.path for entry in found]
     _check_pixels(folder, features.image, paths)
     files = [shard.file.path for shard in shards]
-    names = {} if config.manifest else find_names(folder, features.label, files, paths)
-    if features.split or config.layout == "label" or config.manifest:
+    names = find_names(folder, features.label, files, paths)
+    if features.split or config.layout == "label":
         return _Source(layout, features, names, dict.fromkeys(files)), []
     splits, notes = find_splits(folder, files)
     return _Source(layout, features, names, splits), notes
@@ -274,7 +270,7 @@ def _as_image(
     split, group = source.splits[shard.path], None
     if not record.problem and record.size is None:
         return _NO_IMAGE
-    if not record.problem and not config.manifest:
+    if not record.problem:
         if features.label not in record.features:
             return _NO_LABEL_FEATURE
         try:
