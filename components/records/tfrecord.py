@@ -111,11 +111,9 @@ class RecordWriter:
         self.position += sum(map(len, framed))
 
     def __enter__(self) -> Self:
-        """Return the writer itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self._file.close()
 
 

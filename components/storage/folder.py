@@ -4,7 +4,6 @@ What cannot be listed, read or written, here or in a store, raises a `StorageErr
 """
 
 import contextlib
-import io
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.spec import AbstractBufferedFile
 
 from components.contract.artifact_files import link
 from components.contract.errors import StorageError, UserError
@@ -197,39 +197,14 @@ def open_stream(folder: str, path: str, size: int) -> BinaryIO:
     fs, root = open_folder(folder)
     place = f"{root}/{path}"
     if not is_local(fs):
-        return cast(BinaryIO, io.BufferedReader(_Ranges(fs, place, size), _REQUEST_BYTES))
+        return cast(BinaryIO, _RemoteFile(fs, place, block_size=_REQUEST_BYTES, size=size))
     with explaining_errors("read", f"{folder}/{path}"):
         # A pipe that has replaced the file would block forever.
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
         return open(descriptor, "rb", buffering=_DISK_BYTES)
 
 
-class _Ranges(io.RawIOBase):
-    """A remote file, of which each read is a request."""
-
-    def __init__(self, fs: AbstractFileSystem, path: str, size: int) -> None:
-        self._fs, self._path, self._size, self._position = fs, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._position + len(buffer), self._size)
-        if end <= self._position:
-            return 0
-        with explaining_errors("read", self._path):
-            data = self._fs.cat_file(self._path, start=self._position, end=end)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+class _RemoteFile(AbstractBufferedFile):
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        with explaining_errors("read", self.path):
+            return bytes(self.fs.cat_file(self.path, start=start, end=end))

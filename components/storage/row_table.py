@@ -49,11 +49,9 @@ class RowTable(Sequence[_Row], Generic[_Row]):
         self._numbers = range(length)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self._numbers)
 
     def __iter__(self) -> Iterator[_Row]:
-        """Read the rows, a block at a time."""
         start, stop = self._numbers.start, self._numbers.stop
         for block in range(start // _BLOCK, -(-stop // _BLOCK)):
             first = block * _BLOCK

@@ -47,7 +47,7 @@ def test_odd_object_names_can_be_read(server: GcsServer) -> None:
     server.put("bucket", "images/dog/", b"")
     listing = list_images("gs://bucket/images")
     # A hidden part, as "..", and the marker of an empty folder are no images.
-    reasons = dict(listing.skipped)
+    reasons = listing.skipped
     assert reasons == {"cat/x/../y.jpg": "hidden"} | {
         path: "not a regular file" for path in reasons if path.rstrip("/") == "dog"
     }
