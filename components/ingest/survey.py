@@ -4,17 +4,14 @@ import collections
 import hashlib
 import itertools
 import statistics
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PIL.Image import Image
 
 from components.contract.errors import DataError
 from components.images.check_result import Category, Rejected, usable
-from components.images.formats import open_image, rejecting
-from components.images.jpeg_check import check_jpeg
-from components.images.options import ImageOptions
+from components.images.formats import open_image
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
 from components.ingest.plan.splits import check_classes, find_rule, min_units, require_splits
@@ -79,7 +76,7 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
     found = {split: labels for split, labels in counts.items() if split is not None}
     if len(listing.files) > _FEW:
         for label, count in hashed.items():
-            least = min_units(listing.fractions_of(label), units=count, images=count)
+            least = min_units(listing.fractions, units=count, images=count)
             for split in filter(least.get, least):
                 found.setdefault(split, collections.Counter())[label] += count
     else:
@@ -111,7 +108,7 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
         try:
             image = _open(listing, file, content, config)
         except Rejected as rejected:
-            suspects.append(_suspect(file, rejected))
+            suspects.append(SuspectFile(file.path, rejected.category.value, str(rejected)))
         else:
             formats[str(image.format)] += 1
             sizes.append(image.size)
@@ -121,7 +118,9 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
             f"{suspects[0].path} ({suspects[0].category}): {suspects[0].reason}. Check that it is "
             f"the right folder."
         )
-    _check_suspects(suspects, listing)
+    # A person may have removed the files of a class.
+    if not listing.corrections.path:
+        check_classes({suspect.path: suspect.category for suspect in suspects}, listing)
     return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects))
 
 
@@ -134,53 +133,6 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
     # Its header is longer, or at the end of the file, as TIFF allows.
     [(_, whole)] = read_images(listing.root, [file], config)
     return open_image(usable(whole), config)
-
-
-def try_images(
-    listing: Listing, config: IngestConfig, *, seconds: float
-) -> tuple[int, tuple[SuspectFile, ...]]:
-    """Decode at least one file of the sample, for about `seconds`.
-
-    Returns:
-        The number of decoded files, and those among them that ingest would reject.
-
-    Raises:
-        DataError: no file of a class can be used.
-    """
-    suspects: list[SuspectFile] = []
-    count, started = 0, time.monotonic()
-    for file, content in read_images(listing.root, _sample(listing), config):
-        count += 1
-        try:
-            try_image(usable(content), config)
-        except Rejected as rejected:
-            suspects.append(_suspect(file, rejected))
-        if time.monotonic() - started > seconds:
-            break
-    _check_suspects(suspects, listing)
-    return count, tuple(suspects)
-
-
-def try_image(data: bytes, config: ImageOptions) -> None:
-    """Decode an image without TensorFlow, which takes seconds to load.
-
-    Raises:
-        Rejected: like `check_image`.
-    """
-    image = open_image(data, config)
-    with rejecting(image):
-        if image.format != "JPEG" or not check_jpeg(data, config):
-            image.load()
-
-
-def _suspect(file: ImageFile, rejected: Rejected) -> SuspectFile:
-    return SuspectFile(file.path, rejected.category.value, str(rejected))
-
-
-def _check_suspects(suspects: Sequence[SuspectFile], listing: Listing) -> None:
-    # A person may have removed the files of a class.
-    if not listing.corrections.path:
-        check_classes({suspect.path: suspect.category for suspect in suspects}, listing)
 
 
 def _sample(listing: Listing) -> list[ImageFile]:

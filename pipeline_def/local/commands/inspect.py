@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,7 +16,7 @@ from components.contract.printable import describe_bytes, make_printable, name_s
 from components.ingest.lookup import list_source
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES, expect_images
 from components.ingest.source.listing import Listing
-from components.ingest.survey import Survey, SuspectFile, try_images
+from components.ingest.survey import Survey
 from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
@@ -38,7 +38,6 @@ _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _EXAMPLES = _NAMED = 3
-_SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
 _FEW_OF_LABEL = 20
@@ -79,16 +78,15 @@ def _inspect(config: Config) -> None:
         print_row(console, name, text)
     seen = look(listing, config)
     survey = seen.survey
-    decoded, damaged = try_images(listing, config.ingest, seconds=_SECONDS)
     for name, text in _facts(listing, seen):
         print_row(console, name, text)
     for advice in _advice(listing, survey, seen.config):
         print_row(console, "Advice", advice)
-    suspects = list({file.path: file for file in (*survey.suspects, *damaged)}.values())
-    for warning in _warnings(listing, suspects, len(damaged) / decoded, config):
+    for warning in _warnings(listing, survey, config):
         print_row(console, "Warning", warning, style="yellow")
-    if decoded == len(listing.files):
-        check_usable([(file.path, file.category) for file in damaged], listing, config.ingest)
+    if survey.sampled == len(listing.files):
+        suspects = [(file.path, file.category) for file in survey.suspects]
+        check_usable(suspects, listing, config.ingest)
 
 
 def _print_labels(console: Console, listing: Listing) -> None:
@@ -116,7 +114,7 @@ def _facts(listing: Listing, seen: FirstLook) -> Iterator[tuple[str, str]]:
     survey, config = seen.survey, seen.config
     size, classes = describe_bytes(listing.tally.size), seen.classes
     yield "Files", f"{len(listing.files):,} in {classes:,} classes, {size}"
-    reasons = collections.Counter(entry.reason for entry in listing.skipped)
+    reasons = collections.Counter(listing.skipped.values())
     if reasons:
         yield "Skipped", ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
     widths, heights = zip(*survey.sizes, strict=True)
@@ -152,11 +150,10 @@ def _range(values: tuple[int, ...]) -> str:
     return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
 
 
-def _warnings(
-    listing: Listing, suspects: Sequence[SuspectFile], rejected: float, config: Config
-) -> Iterator[str]:
-    for suspect in suspects[:_MOST_SUSPECTS]:
+def _warnings(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
+    for suspect in survey.suspects[:_MOST_SUSPECTS]:
         yield f"{suspect.path}: {suspect.category}, {suspect.reason}"
+    rejected = len(survey.suspects) / survey.sampled
     if rejected > config.ingest.max_reject_fraction:
         yield (
             f"{rejected:.0%} of the sample would be rejected; a run stops above "
