@@ -74,10 +74,6 @@ class IngestConfig(FileOptions):
     these. Needs `train` and `eval`; the fractions must add up to 1. Unset: train 0.8, eval 0.1 and
     test 0.1; below 1,000 images, where test would have fewer than 100, train 0.8 and eval 0.2."""
 
-    conflicts: Literal["keep", "drop", "fail"] = "keep"
-    """What to do with an image found under two labels. keep: keep every copy and list them. drop:
-    reject every copy. fail: stop the run."""
-
     near_duplicates: Literal["keep", "together"] = "together"
     """What to do with resized, recompressed or brightened copies. together: keep them in one split,
     so that no test image has its twin in train. keep: do not look for them. Given splits stay as

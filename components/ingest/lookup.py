@@ -30,14 +30,13 @@ from components.ingest.datasets.reading import (
     read_images,
 )
 from components.ingest.datasets.record_listing import list_records
-from components.ingest.plan.splits import choose_splits, fill_splits
+from components.ingest.plan.splits import choose_splits
 from components.ingest.source.corrections import Corrections, load_corrections
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES, explain_file, find_picture
 from components.ingest.source.folder_tree import exclude_option
 from components.ingest.source.labeling import (
     METADATA,
     Exclusion,
-    Labelled,
     by_folder,
     by_manifest,
     by_metadata,
@@ -45,7 +44,6 @@ from components.ingest.source.labeling import (
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
-    Skipped,
     check_labels,
     place_in_listing,
     read_facts,
@@ -128,32 +126,31 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
     if config.window is None:
         return list_images(spans[-1].folder, config)
     root = find_root(data)
-    labelled, notes = [], describe_gaps(spans, config.window)
-    places: dict[str, str] = {}
+    notes = describe_gaps(spans, config.window)
+    parts: dict[int, Listing] = {}
     is_excluded = Exclusion(config.exclude)
     for span in spans:
         folder, found = _find(span.folder, is_excluded)
-        if not found:
+        if found:
+            parts[span.span] = _label(folder, found, config, is_excluded)
+        else:
             notes.append(f"{folder} is empty.")
-            continue
-        of_span = _label(folder, found, config, is_excluded)
-        labelled.append(_move(of_span, root, folder, span.span))
-        places.setdefault(labelled[-1].layout, folder)
-    if not labelled:
+    if not parts:
         raise DataError(f"All folders that {data} matches are empty: add images.")
+    places = {of.layout: of.root for of in reversed(parts.values())}
     if len(places) > 1:
-        (first, place), (second, other), *_ = places.items()
+        *_, (second, other), (first, place) = places.items()
         raise DataError(
             f"The layout of {place} is {first}, but that of {other} is {second}: set "
             f"ingest.layout, or choose a smaller ingest.window."
         )
-    _check_numbers([of for of in labelled if of.taken])
-    return _complete(root, _merge(labelled, [*notes, *is_excluded.notes()]), config)
+    _check_numbers([of for of in parts.values() if of.taken])
+    return _complete(_join(root, parts, [*notes, *is_excluded.notes()]), config)
 
 
-def _check_numbers(spans: Sequence[Labelled]) -> None:
+def _check_numbers(spans: Sequence[Listing]) -> None:
     """Raise `DataError` if the records of one span have numbers for the names of another."""
-    labels = {of.files[0].path: {file.label for file in of.files} for of in spans}
+    labels = {f"{of.root}/{of.files[0].path}": {file.label for file in of.files} for of in spans}
     numbers = [path for path, names in labels.items() if all(map(str.isdecimal, names))]
     names = [path for path, names in labels.items() if not any(map(str.isdecimal, names))]
     if numbers and names:
@@ -163,27 +160,32 @@ def _check_numbers(spans: Sequence[Labelled]) -> None:
         )
 
 
-def _move(labelled: Labelled, root: str, folder: str, span: int) -> Labelled:
-    """Make the paths of a span relative to the folder above all spans, and add the span."""
+def _join(root: str, parts: Mapping[int, Listing], notes: Sequence[str]) -> Listing:
+    """Join the listings of spans, with paths from the folder above them, and the span's number."""
     shared = "" if root == "." else f"{root.rstrip('/')}/"
-    above = f"{folder.rstrip('/')}/".removeprefix(shared).lstrip("/")
-    files = keep(
-        (
-            file._replace(path=above + file.path, columns={**file.columns, SPAN: span})
-            for file in labelled.files
-        ),
-        ImageFile,
+    above = {
+        span: f"{of.root.rstrip('/')}/".removeprefix(shared).lstrip("/")
+        for span, of in parts.items()
+    }
+    files = (
+        file._replace(path=above[span] + file.path, columns={**file.columns, SPAN: span})
+        for span, of in parts.items()
+        for file in of.files
     )
-    skipped = {above + path: reason for path, reason in labelled.skipped.items()}
-    return labelled._replace(files=files, skipped=skipped)
-
-
-def _merge(labelled: Sequence[Labelled], notes: list[str]) -> Labelled:
-    """Join the files of spans."""
-    files = keep((file for of in labelled for file in of.files), ImageFile)
-    skipped = {path: reason for of in labelled for path, reason in of.skipped.items()}
-    shared = dict.fromkeys(note for of in labelled for note in of.notes)
-    return labelled[-1]._replace(files=files, skipped=skipped, notes=[*notes, *shared])
+    skipped = {
+        above[span] + path: reason
+        for span, of in parts.items()
+        for path, reason in of.skipped.items()
+    }
+    of_spans = dict.fromkeys(note for of in parts.values() for note in of.notes)
+    *_, last = parts.values()
+    return dataclasses.replace(
+        last,
+        root=root,
+        files=keep(files, ImageFile),
+        skipped=skipped,
+        notes=(*notes, *of_spans),
+    )
 
 
 def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
@@ -195,62 +197,48 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
     config = config or IngestConfig()
     is_excluded = Exclusion(config.exclude)
     folder, found = _find(folder, is_excluded)
-    labelled = _label(folder, found, config, is_excluded)
+    listing = _label(folder, found, config, is_excluded)
     # Of a million files, it takes as much memory as the result.
     del found
-    labelled.notes.extend(is_excluded.notes())
-    return _complete(folder, labelled, config)
+    listing = dataclasses.replace(listing, notes=(*listing.notes, *is_excluded.notes()))
+    return _complete(listing, config)
 
 
 def _label(
     folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
-) -> Labelled:
-    """Label the files of a folder, or the records of its shards."""
-    records = _find_records(folder, found, config)
-    if not records:
-        if not config.manifest:
-            by_table = by_metadata(folder, found, config, is_excluded)
-            return by_table or by_folder(folder, found, config)
-        return by_manifest(folder, found, config, is_excluded)
+) -> Listing:
     if config.manifest:
-        known = [*found]
-        known += (Found(of.path, "", of.size, of.version, of.checksum) for of in records.files)
-        labelled = by_manifest(folder, known, config, is_excluded)
-        return labelled._replace(taken=records.taken)
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    return records._replace(skipped=skipped | records.skipped)
+        return by_manifest(folder, found, config, is_excluded)
+    if records := _find_records(folder, found, config):
+        skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+        return dataclasses.replace(records, skipped={**skipped, **records.skipped})
+    by_table = by_metadata(folder, found, config, is_excluded)
+    return by_table or by_folder(folder, found, config)
 
 
-def _complete(folder: str, labelled: Labelled, config: IngestConfig) -> Listing:
-    """Choose the splits of labelled files."""
-    files = labelled.files
+def _complete(listing: Listing, config: IngestConfig) -> Listing:
+    files = listing.files
     # Only they name groups.
-    if labelled.layout == "manifest" or "group" in (config.features or {}):
+    if listing.layout == "manifest" or "group" in (config.features or {}):
         files = _bind_groups(files)
-    counts: dict[str, collections.Counter[str | None]] = {}
+    counts = collections.Counter[str | None]()
     is_sorted, before = True, ("", 0)
     for file in files:
-        if (of_label := counts.get(file.label)) is None:
-            of_label = counts[file.label] = collections.Counter()
-        of_label[file.split] += 1
+        counts[file.split] += 1
         place = place_in_listing(file)
         is_sorted, before = is_sorted and before <= place, place
-    splits, fractions = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
+    splits, fractions = choose_splits(counts, config.splits)
     if any(name != split for name, split in splits.items()):
         given = (file._replace(split=splits[file.split]) for file in files)
         files = keep(given, ImageFile)
     if not is_sorted:
         files = sort(files, ImageFile, place_in_listing)
-    return Listing(
-        folder,
-        files,
-        tuple(map(Skipped._make, sorted(labelled.skipped.items()))),
-        fractions,
-        fill_splits(counts, fractions),
-        labelled.layout,
-        tuple(labelled.notes),
-        load_corrections(config.corrections) if config.corrections else Corrections(),
-        labelled.taken,
+    return dataclasses.replace(
+        listing,
+        files=files,
+        skipped=dict(sorted(listing.skipped.items())),
+        fractions=fractions,
+        corrections=load_corrections(config.corrections) if config.corrections else Corrections(),
     )
 
 
@@ -269,16 +257,15 @@ def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
     return folder, find_files(folder, excluded, is_lenient=True)
 
 
-def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled | None:
+def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Listing | None:
     """List the records of the shards of a folder; return None for a folder of images.
 
     Raises:
         DataError: the folder has both, or its shards cannot be used.
     """
-    tables = {config.manifest, config.corrections}
 
     def is_visible(entry: Found) -> bool:
-        is_table = f"{folder.rstrip('/')}/{entry.path}" in tables
+        is_table = f"{folder.rstrip('/')}/{entry.path}" == config.corrections
         return not is_table and not explain_ignored(entry)
 
     # Most are pictures, which need no closer look.
@@ -287,11 +274,10 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     if not shards and not left:
         return None
     names = [file.path for files in shards.values() for file in files]
-    is_metadata = all(posixpath.basename(name) in METADATA for name in names)
-    loose = bool(config.manifest) or is_metadata
+    loose = all(posixpath.basename(name) in METADATA for name in names)
     visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
     picture = find_picture((entry.path for entry in visible), loose=loose)
-    if not shards and not picture and not config.manifest:
+    if not shards and not picture:
         path, why = next(iter(left.items()))
         raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
     for entry in (entry for entry in found if shards and not entry.problem):
@@ -309,7 +295,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
     _check_table_above(folder)
     kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
     records = list_records(folder, kept, shards, config)
-    return records._replace(skipped=left | records.skipped)
+    return dataclasses.replace(records, skipped={**left, **records.skipped})
 
 
 def _check_pointers(

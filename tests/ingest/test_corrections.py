@@ -8,7 +8,7 @@ from components.contract.errors import DataError, UserError
 from components.ingest.source.corrections import (
     Action,
     Correction,
-    read_corrections,
+    load_corrections,
     write_corrections,
 )
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     write_corrections(
         str(tmp_path / "link.csv"), [*rows, Correction(TWO, "b\udce9.jpg", "unsure", "")]
     )
-    assert read_corrections(path) == [*rows, Correction(TWO, "b\\udce9.jpg", "unsure", "")]
+    assert load_corrections(path).rows == (*rows, Correction(TWO, "b\\udce9.jpg", "unsure", ""))
     cells = Path(path).read_text()
     assert [start for start in ('"=', '"-', '"＝') if start in cells] == []
     assert os.listdir(tmp_path / "new") == ["c.csv"]
@@ -55,7 +55,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(UserError, match=r"Cannot write .*c\.csv: the disk is full"):
         write_corrections(str(path), [])
-    assert read_corrections(str(path)) == [RELABEL]
+    assert load_corrections(str(path)).rows == (RELABEL,)
     assert os.listdir(tmp_path) == ["c.csv"]
 
 
@@ -70,14 +70,14 @@ BY_HAND = {
 @pytest.mark.parametrize("text", BY_HAND.values(), ids=BY_HAND.keys())
 def test_reads_what_people_and_spreadsheets_write(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.csv").write_bytes(text.encode())
-    first = read_corrections(str(tmp_path / "c.csv"))[0]
+    first = load_corrections(str(tmp_path / "c.csv")).rows[0]
     assert first == Correction(ONE, "", "remove", "cat")
 
 
 def test_decisions_that_agree_about_copies_are_no_contradiction(tmp_path: Path) -> None:
     kept = replace(RELABEL, path="dog/1.jpg", action="keep", from_label="dog", to_label="")
     write_corrections(str(tmp_path / "c.csv"), [RELABEL, kept])
-    assert read_corrections(str(tmp_path / "c.csv")) == [RELABEL, kept]
+    assert load_corrections(str(tmp_path / "c.csv")).rows == (RELABEL, kept)
 
 
 LINE = f"{ONE},1.jpg,keep,cat,,,,"
@@ -104,7 +104,7 @@ MISTAKES: dict[str, tuple[str | bytes, str]] = {
 def test_a_mistake_is_one_sentence(tmp_path: Path, text: str | bytes, sentence: str) -> None:
     (tmp_path / "c.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(DataError, match=sentence) as raised:
-        read_corrections(str(tmp_path / "c.csv"))
+        load_corrections(str(tmp_path / "c.csv"))
     assert len(str(raised.value)) < 500
 
 
@@ -112,7 +112,7 @@ def test_a_pipe_neither_blocks_nor_is_replaced(tmp_path: Path) -> None:
     pipe = str(tmp_path / "c.csv")
     os.mkfifo(pipe)
     with pytest.raises(UserError, match=r"Cannot read .*c\.csv: it is not a regular file\.$"):
-        read_corrections(pipe)
+        load_corrections(pipe)
     with pytest.raises(UserError, match=r"Cannot write .*c\.csv: it is not a regular file\.$"):
         write_corrections(pipe, [])
     assert os.listdir(tmp_path) == ["c.csv"]

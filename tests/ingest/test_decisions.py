@@ -106,13 +106,6 @@ def test_workers_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert again.lines("corrections.jsonl") == first.lines("corrections.jsonl")
 
 
-def test_a_dropped_conflict_comes_back_in_the_split_of_a_kept_one(folder: Path) -> None:
-    before = found(correct(folder, name="kept"))
-    made = correct(folder, decide(folder, FIRST, "relabel", "red"), conflicts="drop")
-    assert made.rejected() == []
-    assert found(made)[FIRST] == found(made)["red/copy.jpeg"] == ("red", before[FIRST][1])
-
-
 def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) -> None:
     (folder / "red" / "broken.jpeg").write_bytes(b"broken")
     rows = [

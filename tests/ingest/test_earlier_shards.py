@@ -261,10 +261,9 @@ def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: 
     write_corrections(str(tmp_path / "c.csv"), rows)
     corrected = dataclasses.replace(CONFIG, corrections=str(tmp_path / "c.csv"))
     other = dataclasses.replace(CONFIG, splits={"train": 0.5, "eval": 0.3, "test": 0.2})
-    dropped = dataclasses.replace(CONFIG, conflicts="drop")
     # Labels are in the records, so that images with another one are read.
     expected = [{"cat/6.jpg", "dog/cat-5.jpg"}, {"cat/6.jpg", "cat/7.jpg", "dog/cat-5.jpg"}]
-    for number, config in enumerate((corrected, CONFIG, other, dropped), start=2):
+    for number, config in enumerate((corrected, CONFIG, other), start=2):
         reads.clear()
         ingest(folder, tmp_path / "out", number, config)
         assert {*reads} <= expected[min(number - 2, 1)]

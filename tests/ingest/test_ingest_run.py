@@ -32,37 +32,26 @@ def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path
     assert conflict["labels"] == ["blue", "red"]
     assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
     assert len(conflict["splits"]) == len(twice["splits"]) == 1
-    with pytest.raises(DataError, match=r"1 images .* blue/001\.jpeg = red/also blue\.jpeg"):
-        ingest(contradictory, tmp_path / "fail", dataclasses.replace(HEADER, conflicts="fail"))
 
 
-def test_conflicts_are_dropped_and_accounted_for(
+def test_it_does_not_matter_where_lists_of_files_are_kept(
     contradictory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = dataclasses.replace(HEADER, conflicts="drop", max_reject_fraction=0)
-    made = ingest(contradictory, tmp_path / "out", config)
-    dropped = ["blue/001.jpeg", "red/also blue.jpeg"]
-    assert made.rejected() == [(path, "label conflict") for path in dropped]
-    assert sum(made.counts.values()) == 60
-    # As if they had never been there, but for the shards' sizes.
-    data = made.shards("train") + made.shards("eval")
-    files = {f"{path.parent.name}/{path.name}" for path in contradictory.glob("*/*")}
-    assert {path for path in files if path.encode() in data} == files - set(dropped)
-    # Nor does it matter where the lists of files are kept meanwhile.
+    made = ingest(contradictory, tmp_path / "out")
     monkeypatch.setattr(row_table, "MOST_IN_MEMORY", 10)
-    on_disk = ingest(contradictory, tmp_path / "on disk", config)
-    assert on_disk.shards("train") + on_disk.shards("eval") == data
+    on_disk = ingest(contradictory, tmp_path / "on disk")
+    assert [on_disk.shards(of) for of in made.counts] == [made.shards(of) for of in made.counts]
     assert on_disk.summary == made.summary
 
 
-def test_converted_colors_are_counted(
+def test_notes_on_images_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wide = CheckedImage(b"", "jpeg", 1, 1, 3, None, notes=(Note.COLORS,))
+    wide = CheckedImage(b"", "jpeg", 1, 1, 3, None, notes=(Note.DARK,))
     monkeypatch.setattr("components.ingest.write.plan_writer.check_image", lambda *_: wide)
     made = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
-    assert made.summary["notes"] == {Note.COLORS: 24}
-    assert "24 of 24 images: converted to sRGB by the color profile." in caplog.text
+    assert made.summary["notes"] == {Note.DARK: 24}
+    assert f"24 of 24 images: {Note.DARK}." in caplog.text
 
 
 def test_given_splits_are_kept_and_leaks_are_counted(tmp_path: Path) -> None:

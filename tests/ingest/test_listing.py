@@ -18,7 +18,6 @@ from components.ingest.lookup import list_images, list_source, look_up
 from components.ingest.source.listing import (
     ImageFile,
     Listing,
-    Skipped,
     read_listing,
     write_listing,
 )
@@ -48,7 +47,7 @@ def test_what_is_hidden_loose_left_by_systems_or_no_image_is_skipped(tmp_path: P
     os.mkfifo(tmp_path / "dog/pipe.jpg")
     listing = list_images(str(tmp_path))
     assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1"]
-    assert dict(listing.skipped) == {
+    assert listing.skipped == {
         **dict.fromkeys(hidden, "hidden"),
         **dict.fromkeys([*systems, *files], "left by the system"),
         **dict.fromkeys(sidecars, "not an image by its name"),
@@ -79,7 +78,7 @@ def test_unreadable_folders_are_skipped(tmp_path: Path, monkeypatch: pytest.Monk
         list_images(str(tmp_path))
     listing = list_images(str(tmp_path), IngestConfig(exclude=["mount"]))
     reasons = {".Trash-0": "hidden", "fox": "no permission to read", "mount": "excluded"}
-    assert dict(listing.skipped) == reasons
+    assert listing.skipped == reasons
     assert listing.notes[-1] == "Skipped for lack of permission to read: fox."
     with pytest.raises(StorageError, match=r"Cannot list .*/mount"):
         find_sources([str(tmp_path)])
@@ -106,7 +105,7 @@ def test_who_may_not_read_all() -> None:
             afterwards.callback(os.seteuid, 0)
         listing = list_images(folder)
     reasons = dict.fromkeys(("fox", "link"), "no permission to read")
-    assert dict(listing.skipped) == {**reasons, "lost+found": "left by the system"}
+    assert listing.skipped == {**reasons, "lost+found": "left by the system"}
 
 
 def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
     above, again = "above the images", "that is listed already"
     reasons = {"cat/a/round": above, "cat/b": again, "dog/all": above, "dog/itself": again}
     reasons |= {"fox/round": above, "up": above}
-    assert dict(listing.skipped) == {p: f"a link to a folder {r}" for p, r in reasons.items()}
+    assert listing.skipped == {p: f"a link to a folder {r}" for p, r in reasons.items()}
 
 
 @pytest.mark.parametrize("most", [3, 1000], ids=["in a file", "in memory"])
@@ -209,10 +208,10 @@ def made(number: int = 0) -> Listing:
         ImageFile("cat/caf\udce9.jpg", "cat", None, 7, "1700000000000000001", "film", "md5:x"),
         ImageFile(f"dog/line\n{number}.jpg", "dog", "test", 7, '"etag"'),
     )
-    skipped = (Skipped("новый.txt", "not inside a label folder"),)
-    own = {"cat": {"eval": 0.2, "train": 0.8}}
+    skipped = {"новый.txt": "not inside a label folder"}
     fractions = {"eval": 0.1, "train": 0.9}
-    return Listing("gs://bucket/images", files, skipped, fractions, own, "manifest", ("A note.",))
+    found = Listing("gs://bucket/images", files, skipped, "manifest", ("A note.",))
+    return dataclasses.replace(found, fractions=fractions)
 
 
 @pytest.mark.parametrize("store", ["", "memory://store"])

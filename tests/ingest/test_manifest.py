@@ -1,4 +1,3 @@
-import collections
 import json
 import os
 from pathlib import Path
@@ -11,12 +10,10 @@ import pytest
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.plan.splits import expect_images
-from components.ingest.source.listing import Listing, check_labels
+from components.ingest.source.listing import Listing
 from components.ingest.source.manifest import read_manifest
 from components.storage.folder_listing import MISSING
 from tests.ingest.test_listing import touch
-from tests.ingest.test_stratification import divide
 
 ROWS: list[dict[str, str | None]] = [
     {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},
@@ -74,7 +71,7 @@ def test_labels_come_from_the_manifest(tmp_path: Path) -> None:
         ("b/2.jpg", "dog, large", "eval", None),
     ]
     assert listing.files[0].version == MISSING
-    assert dict(listing.skipped) == {"a/.hidden": "hidden", "other.jpg": "not in the manifest"}
+    assert listing.skipped == {"a/.hidden": "hidden", "other.jpg": "not in the manifest"}
     for change in ({"label": "dog"}, {"split": "eval"}, {"group": "film 2"}):
         other = write(tmp_path / "other.csv", [{**ROWS[0], **change}, *ROWS[1:]])
         assert listed(tmp_path / "images", other).fingerprint() != listing.fingerprint()
@@ -131,27 +128,7 @@ def test_which_files_a_row_may_name(tmp_path: Path) -> None:
     found = [file.path for file in listing.files if file.version != MISSING]
     assert (found, len(listing.files)) == ([".a/1.jpg", "Thumbs.db"], 5)
     skipped = {"b/2.jpg": "excluded", "b": "excluded", ".c": "hidden"}
-    assert dict(listing.skipped) == skipped
-
-
-def test_rows_of_a_class_fill_the_splits_that_only_others_name(tmp_path: Path) -> None:
-    rows = [(f"{split}{n}", "a", split) for split in ("train", "val", "test") for n in range(9)]
-    rows += [(f"b{n}", "b", "") for n in range(100)]
-    rows += [(f"c{n}", "c", "test" if n < 9 else "") for n in range(100)]
-    text = "".join(f"{','.join(row)}\n" for row in rows)
-    (tmp_path / "m.csv").write_text(f"path,label,split\n{text}")
-    listing = listed(touch(tmp_path / "images", *(row[0] for row in rows)), tmp_path / "m.csv")
-    check_labels(listing)
-    assert listing.own_fractions == {
-        "b": pytest.approx({"eval": 0.1, "test": 0.1, "train": 0.8}),
-        "c": pytest.approx({"eval": 0.1, "train": 0.9}),
-    }
-    splits = divide(listing)
-    divided = collections.Counter((file.label, splits[file.path]) for file in listing.files)
-    assert divided["a", "eval"] == 9
-    assert all(divided["b", split] in range(9, 12) for split in ("eval", "test"))
-    assert (divided["c", "eval"] in range(8, 11), divided["c", "test"]) == (True, 9)
-    assert expect_images(listing, "eval") == 28
+    assert listing.skipped == skipped
 
 
 class Intruder(pa.PyExtensionType):

@@ -138,7 +138,7 @@ def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
     names = (str(path.relative_to(folder)) for path in folder.glob("*/*"))
     groups = {name: "film" if name in films else "" for name in names}
     manifest = write_manifest(tmp_path / "m.csv", groups)
-    config = IngestConfig(splits=CONFIG.splits, manifest=manifest, conflicts="drop")
+    config = IngestConfig(splits=CONFIG.splits, manifest=manifest)
     made = ingest(folder, tmp_path / "out", config)
     twins = [f"dog/twin-{seed}.jpg" for seed in range(100, 104)]
     assert len(set(made.splits_of(*films, *twins))) == 1

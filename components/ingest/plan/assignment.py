@@ -2,15 +2,15 @@
 
 import collections
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from components.images.check_result import Category
-from components.ingest.plan.facts import Digests, Fact, PlanFacts, find_repeated
-from components.ingest.plan.shard_plan import ShardPlan
+from components.ingest.plan.facts import Fact, PlanFacts
 from components.ingest.plan.splits import SplitRule
-from components.ingest.source.corrections import Match
 from components.ingest.source.listing import ImageFile
 
 
@@ -30,8 +30,6 @@ class Assignment:
     rule: SplitRule
     corrected: Mapping[str, str | None] = field(default_factory=dict)
     """Digest of an image → its new label, or None to remove it."""
-    dropped: frozenset[str] = frozenset()
-    """Digests of images to reject because they have several labels."""
 
     def label_of(self, file: ImageFile, sha256: str) -> str:
         """Return the label of a file, corrected if it must be."""
@@ -40,11 +38,6 @@ class Assignment:
     def place(self, file: ImageFile, fact: Fact) -> Place:
         """Return the place of a file's record."""
         sha256 = fact.sha256
-        if not sha256:
-            return Place(category=fact.category, reason=fact.reason)
-        if sha256 in self.dropped:
-            reason = "the same image also has another label"
-            return Place(category=Category.LABEL_CONFLICT.value, reason=reason)
         if self.corrected.get(sha256, "") is None:
             reason = "the corrections file says so"
             return Place(category=Category.REMOVED.value, reason=reason)
@@ -54,27 +47,43 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class PlanReport:
-    """The result of one plan."""
+class Images:
+    """All files that are not rejected, each with its digest."""
 
-    plan: ShardPlan
-    labels: Mapping[str, Mapping[str, int]]
+    facts: Sequence[PlanFacts]
+    corrected: Mapping[str, str | None]
+    """As in `Assignment`."""
+
+    def __iter__(self) -> Iterator[tuple[ImageFile, str]]:
+        for plan in self.facts:
+            for file, fact in plan.files():
+                if self.has(fact):
+                    yield file, fact.sha256
+
+    def has(self, fact: Fact) -> bool:
+        """Return whether a file is not rejected."""
+        return not fact.category and self.corrected.get(fact.sha256, "") is not None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What becomes of all files."""
+
+    labels: Mapping[str, collections.Counter[str]]
     """Split → label → examples."""
+    shards: Mapping[str, Mapping[str, int]]
+    """Split → file name of a shard → records."""
     rejects: Sequence[dict[str, str]]
     """Path, category and reason."""
-    digests: Digests
-    """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
-    matches: Sequence[Match] = ()
-    """Files, rejected or not, whose content is named by a correction."""
-    notes: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, int]
     """How images differ from their files → number of images."""
-    is_arranged: bool = True
-    """Whether each image is in the right shard, with the right label."""
+    misplaced: Sequence[int]
+    """Numbers of plans with an image that is in the wrong shard, or has the wrong label."""
 
     @property
     def examples(self) -> int:
         """Number of examples in all splits."""
-        return sum(sum(labels.values()) for labels in self.labels.values())
+        return sum(labels.total() for labels in self.labels.values())
 
 
 @dataclass(frozen=True)
@@ -89,47 +98,39 @@ class Duplicate:
     """Distinct splits: with more than one, the model is tested on training images."""
 
 
-def report_on(facts: PlanFacts, assignment: Assignment, watched: Set[str]) -> PlanReport:
-    """Return what becomes of the files of a plan; `watched` are the digests in corrections."""
+def report_on(plans: Sequence[PlanFacts], assignment: Assignment) -> Report:
+    """Return what becomes of the files of all plans."""
     labels = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
+    shards = collections.defaultdict[str, dict[str, int]](dict)
     rejects: list[dict[str, str]] = []
-    digests = Digests()
-    matches: list[Match] = []
-    notes = collections.Counter[str]()
-    is_arranged = True
-    for file, fact in facts.files():
-        place = assignment.place(file, fact)
-        is_arranged = is_arranged and place[:2] == (fact.split, fact.label)
-        if fact.sha256 in watched:
-            matches.append(Match(file.path, file.label, fact.sha256))
-        if place.split:
-            labels[place.split][place.label] += 1
-            digests.append(fact.sha256)
-            if fact.notes:
+    notes, misplaced = collections.Counter[str](), []
+    for number, plan in enumerate(plans):
+        records, is_arranged = collections.Counter[str](), True
+        for file, fact in plan.files():
+            split, label, category, reason = assignment.place(file, fact)
+            is_arranged = is_arranged and (split, label) == (fact.split, fact.label)
+            if split:
+                labels[split][label] += 1
+                records[split] += 1
                 notes.update(fact.notes)
-        else:
-            reject = {"path": file.path, "category": place.category, "reason": place.reason}
-            rejects.append(reject)
-            digests.append("")
-    return PlanReport(facts.plan, dict(labels), rejects, digests, matches, notes, is_arranged)
+            else:
+                rejects.append({"path": file.path, "category": category, "reason": reason})
+        for split, path in plan.plan.shards("", records).items():
+            shards[split][os.path.basename(path)] = records[split]
+        if not is_arranged:
+            misplaced.append(number)
+    return Report(dict(labels), dict(shards), rejects, notes, misplaced)
 
 
-def each_image(reports: Iterable[PlanReport]) -> Iterator[tuple[ImageFile, str]]:
-    """Yield each file that is not rejected, with its digest."""
-    for report in reports:
-        for file, sha256 in zip(report.plan.files, report.digests, strict=True):
-            if sha256:
-                yield file, sha256
-
-
-def find_copies(reports: Sequence[PlanReport]) -> dict[str, list[ImageFile]]:
+def find_copies(images: Images) -> dict[str, list[ImageFile]]:
     """Return digest → files of each image that several files contain."""
-    repeated = find_repeated(report.digests for report in reports)
+    starts = np.sort(np.fromiter((int(sha256[:16], 16) for _, sha256 in images), np.uint64))
+    repeated = set(starts[1:][starts[1:] == starts[:-1]].tolist())
     files: dict[str, list[ImageFile]] = {}
-    for file, sha256 in each_image(reports) if repeated else ():
-        if sha256 in repeated:
+    for file, sha256 in images if repeated else ():
+        if int(sha256[:16], 16) in repeated:
             files.setdefault(sha256, []).append(file)
-    return files
+    return {sha256: copies for sha256, copies in files.items() if len(copies) > 1}
 
 
 def list_duplicates(
@@ -156,22 +157,3 @@ def list_duplicates(
 def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
     """Return the images with more than one label."""
     return [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
-
-
-def labels_per_split(reports: Iterable[PlanReport]) -> dict[str, collections.Counter[str]]:
-    """Count the examples: split → label → examples."""
-    found: dict[str, collections.Counter[str]] = {}
-    for report in reports:
-        for split, labels in report.labels.items():
-            found.setdefault(split, collections.Counter()).update(labels)
-    return found
-
-
-def records_per_shard(reports: Iterable[PlanReport]) -> dict[str, dict[str, int]]:
-    """Count the records: split → shard file name → records."""
-    splits: dict[str, dict[str, int]] = {}
-    for report in reports:
-        for split, path in report.plan.shards("", report.labels).items():
-            records = sum(report.labels[split].values())
-            splits.setdefault(split, {})[os.path.basename(path)] = records
-    return splits

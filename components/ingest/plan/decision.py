@@ -4,20 +4,18 @@ import collections
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
 from components.contract.printable import quote
-from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import (
     Assignment,
-    PlanReport,
+    Duplicate,
+    Images,
     conflicts,
-    each_image,
     find_copies,
-    labels_per_split,
     list_duplicates,
     report_on,
 )
@@ -26,7 +24,7 @@ from components.ingest.plan.near_duplicates import find_clusters, find_files, li
 from components.ingest.plan.splits import SplitRule, find_rule
 from components.ingest.plan.units import bind, bind_copies
 from components.ingest.source.corrections import CorrectionOutcome, judge
-from components.ingest.source.listing import ImageFile, Listing
+from components.ingest.source.listing import Listing
 
 _DIVIDED = (
     "Almost all images of class %s are near duplicates: they are divided among the splits, as no "
@@ -42,10 +40,7 @@ class Decision(NamedTuple):
     """What became of all images."""
 
     assignment: Assignment
-    copies: Mapping[str, Sequence[ImageFile]]
-    """Digest → files of images that several files contain, before any were dropped."""
-    reports: Sequence[PlanReport]
-    """Reports on what has been written so far, as it should be."""
+    duplicates: list[Duplicate]
     outcomes: list[CorrectionOutcome]
     near: list[dict[str, Any]]
     """Lines of the list of near duplicates."""
@@ -70,57 +65,51 @@ def decide(
     split in an earlier ingest.
     """
     rule = _find_rule(facts, listing, earlier)
-    assignment = dataclasses.replace(assignment, rule=rule)
-    given, outcomes, reports = _judge_corrections(facts, assignment, listing)
-    copies = find_copies(reports)
-    assignment = _resolve_conflicts(copies, given, config)
-    if assignment != given:
-        reports = _report(facts, assignment)
+    corrected, outcomes = _judge_corrections(facts, assignment.corrected, listing)
+    images = Images(facts, corrected)
+    copies = find_copies(images)
+    # The classes of an image with several labels may have different bounds; splits follow from the
+    # labels as given, so that corrections move no image.
+    mixed = {image.sha256 for image in conflicts(list_duplicates(copies, rule, {}))}
+    uncorrected = rule.uncorrected | mixed
+    assignment = Assignment(dataclasses.replace(rule, uncorrected=uncorrected), corrected)
 
-    def keep_together(bound: Mapping[str, str]) -> tuple[Assignment, list[PlanReport]]:
-        rule = _find_rule(facts, listing, earlier, bound, assignment.rule.uncorrected)
-        together = dataclasses.replace(assignment, rule=rule)
-        return together, _report(facts, together)
+    def keep_together(bound: Mapping[str, str]) -> Assignment:
+        return Assignment(_find_rule(facts, listing, earlier, bound, uncorrected), corrected)
 
     # Without groups, the content of an image decides about all its copies.
-    shared = bind_copies(copies, reports, earlier) if listing.tally.has_groups else {}
+    shared = bind_copies(copies, images, earlier) if listing.tally.has_groups else {}
     if shared:
-        assignment, reports = keep_together(shared)
+        assignment = keep_together(shared)
     near: list[dict[str, Any]] = []
     divided: list[str] = []
     if config.finds_near_duplicates:
-        clusters = find_clusters(reports, copies.keys(), examples_uri)
-        files = find_files(clusters, reports)
-        bound, divided = bind(clusters, files, reports, earlier, shared)
-        after = keep_together(bound) if bound != shared else (assignment, reports)
-        if not _lose_images(reports, after[1]):
-            assignment, reports = after
+        clusters = find_clusters(images, copies.keys(), examples_uri)
+        files = find_files(clusters, images)
+        bound, divided = bind(clusters, files, images, earlier, shared)
+        if bound != shared and not _lose_images(facts, assignment, after := keep_together(bound)):
+            assignment = after
         near = list_clusters(clusters, files, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
-    undivided = _find_undivided(reports, assignment.rule)
+    undivided = _find_undivided(images, assignment.rule)
     for labels, warning in ((divided, _DIVIDED), (undivided, _UNDIVIDED)):
         if labels:
             logging.warning(warning, ", ".join(map(quote, labels)))
-    return Decision(assignment, copies, reports, outcomes, near, divided, undivided)
+    duplicates = list_duplicates(copies, assignment.rule, corrected)
+    return Decision(assignment, duplicates, outcomes, near, divided, undivided)
 
 
-def _find_undivided(reports: Sequence[PlanReport], rule: SplitRule) -> list[str]:
+def _find_undivided(images: Images, rule: SplitRule) -> list[str]:
     """Return the classes of several images, all in one unit of a rule."""
     counts = collections.Counter[str]()
     units: dict[str, set[str]] = {}
-    for file, sha256 in each_image(reports):
+    for file, sha256 in images:
         counts[file.label] += 1
         if len(of_label := units.setdefault(file.label, set())) < 2:
             # Given splits divide a class, too.
             of_label.add(rule.unit_of(file, sha256) if file.split is None else file.split)
     return sorted(label for label, found in units.items() if len(found) == 1 < counts[label])
-
-
-def _report(
-    facts: Sequence[PlanFacts], assignment: Assignment, watched: Set[str] = frozenset()
-) -> list[PlanReport]:
-    return [report_on(plan, assignment, watched) for plan in facts]
 
 
 def _find_rule(
@@ -137,12 +126,12 @@ def _find_rule(
     return _keep_splits(facts, rule, earlier)
 
 
-def _lose_images(before: Sequence[PlanReport], after: Sequence[PlanReport]) -> bool:
+def _lose_images(facts: Sequence[PlanFacts], before: Assignment, after: Assignment) -> bool:
     """Return whether near duplicates, kept together, would leave a split or class without any."""
-    had, have = labels_per_split(before), labels_per_split(after)
+    had, have = report_on(facts, before).labels, report_on(facts, after).labels
     lost = sorted(had.keys() - have.keys())
     untrained, unjudged = (
-        sorted(had.get(split, {}).keys() - have.get(split, {}).keys()) for split in (TRAIN, EVAL)
+        sorted({*had.get(split, ())} - {*have.get(split, ())}) for split in (TRAIN, EVAL)
     )
     if lost or untrained:
         name = lost[0] if lost else f"class {quote(untrained[0])} of train"
@@ -198,40 +187,13 @@ def _list_missing(
 
 
 def _judge_corrections(
-    facts: Sequence[PlanFacts], assignment: Assignment, listing: Listing
-) -> tuple[Assignment, list[CorrectionOutcome], list[PlanReport]]:
+    facts: Sequence[PlanFacts], corrected: Mapping[str, str | None], listing: Listing
+) -> tuple[dict[str, str | None], list[CorrectionOutcome]]:
     """Undo the corrections of images that no longer have the label that a person looked at."""
-    watched = frozenset(row.sha256 for row in listing.corrections.rows)
-    reports = _report(facts, assignment, watched)
-    matches = [match for report in reports for match in report.matches]
-    rejected = {
-        reject["path"]: reject["category"]
-        for report in reports
-        for reject in report.rejects
-        if reject["category"] != Category.REMOVED.value
-    }
-    outcomes, outdated = judge(listing.corrections, listing.labels(), matches, rejected)
-    corrected = assignment.corrected
-    if outdated & corrected.keys():
-        kept = {sha256: label for sha256, label in corrected.items() if sha256 not in outdated}
-        assignment = dataclasses.replace(assignment, corrected=kept)
-        reports = _report(facts, assignment, watched)
-    return assignment, outcomes, reports
-
-
-def _resolve_conflicts(
-    copies: Mapping[str, Sequence[ImageFile]], assignment: Assignment, config: IngestConfig
-) -> Assignment:
-    """Drop images with several labels, or move all copies of each into one split.
-
-    Splits follow from the labels as given, so that corrections move no image.
-    """
-    rule = assignment.rule
-    ambiguous, mixed = (
-        {image.sha256 for image in conflicts(list_duplicates(copies, rule, corrected))}
-        for corrected in (assignment.corrected, {})
-    )
-    dropped = frozenset(ambiguous if config.conflicts == "drop" else ())
-    # The classes of an image with several labels may have different bounds.
-    rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | (mixed - dropped))
-    return dataclasses.replace(assignment, rule=rule, dropped=dropped)
+    found: dict[str, list[tuple[str, str]]] = {row.sha256: [] for row in listing.corrections.rows}
+    for plan in facts if found else ():
+        for file, fact in plan.files():
+            if fact.sha256 in found:
+                found[fact.sha256].append((file.label, fact.category))
+    outcomes, outdated = judge(listing.corrections, listing.labels(), found)
+    return {of: label for of, label in corrected.items() if of not in outdated}, outcomes

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from components.host.machine import release_pages
 from components.images.transcode import THUMBPRINT_SIDE as SIDE
-from components.ingest.plan.assignment import Assignment, PlanReport, each_image
-from components.ingest.plan.facts import ROW_BYTES, Digests, Rows, plan_path, read_pictures
+from components.ingest.plan.assignment import Assignment, Images
+from components.ingest.plan.facts import ROW_BYTES, Rows, plan_path, read_pictures
 from components.ingest.source.listing import ImageFile
 
 Pairs = NDArray[np.int64]
@@ -43,6 +43,8 @@ _LEAST_CONTRAST = 4.0
 _BITS, _MOST_DIFFERENT = 64, 16
 _ORDERS, _NEIGHBORS = 16, 3
 _COUNTS = np.array([number.bit_count() for number in range(2**16)], np.uint8)
+# Of a digest.
+_BYTES = 32
 # Pairs and pictures that are compared and hashed at a time. Reading a row maps 64 KiB around it.
 _PAIRS, _PICTURES = 1024, 8192
 
@@ -62,57 +64,54 @@ def rank(key: str) -> str:
     return key[::-1]
 
 
-def find_clusters(
-    reports: Sequence[PlanReport], repeated: Set[str], examples_uri: str
-) -> list[DuplicateCluster]:
+def find_clusters(images: Images, repeated: Set[str], examples_uri: str) -> list[DuplicateCluster]:
     """Compare all images; return the clusters in the order of their first digests.
 
     `repeated` are the digests of images that several files contain.
     """
-    digests, rows = _read_rows(examples_uri, reports, repeated)
+    content, rows = _read_rows(examples_uri, images, repeated)
     groups = find_groups(rows)
     members: dict[int, list[int]] = {}
     for index in np.flatnonzero(groups != np.arange(len(groups))).tolist():
         members.setdefault(int(groups[index]), []).append(index)
     clusters = []
     for smallest, larger in members.items():
-        first, *others = sorted((smallest, *larger), key=lambda index: rank(digests[index]))
+        digests = {i: content[i * _BYTES :][:_BYTES].hex() for i in (smallest, *larger)}
+        first, *others = sorted(digests, key=lambda index: rank(digests[index]))
         scores = compare(rows, np.array([(first, other) for other in others]))
         likeness = (1.0, *(round(float(score), 3) for score in np.clip(scores, 0, 1)))
         clusters.append(DuplicateCluster(tuple(digests[i] for i in (first, *others)), likeness))
     return sorted(clusters, key=lambda cluster: cluster.digests)
 
 
-def _read_rows(
-    examples_uri: str, reports: Sequence[PlanReport], repeated: Set[str]
-) -> tuple[Digests, Rows]:
-    """Return the distinct digests of all images, and the picture of each.
+def _read_rows(examples_uri: str, images: Images, repeated: Set[str]) -> tuple[bytes, Rows]:
+    """Return the distinct digests of all images, 32 bytes each, and the picture of each.
 
     The pictures are mapped from a temporary file, so that a million of them need no memory.
     """
-    digests, seen = Digests(), set[str]()
+    digests, seen = bytearray(), set[str]()
     with tempfile.TemporaryFile() as joined:
-        for report in reports:
+        for plan in images.facts:
             kept = []
-            for number, sha256 in enumerate(report.digests):
-                if sha256 and sha256 not in seen:
-                    if sha256 in repeated:
-                        seen.add(sha256)
-                    digests.append(sha256)
+            for number, fact in enumerate(plan.facts):
+                if images.has(fact) and fact.sha256 not in seen:
+                    if fact.sha256 in repeated:
+                        seen.add(fact.sha256)
+                    digests += bytes.fromhex(fact.sha256)
                     kept.append(number)
-            joined.write(read_pictures(plan_path(examples_uri, report.plan))[kept].tobytes())
+            joined.write(read_pictures(plan_path(examples_uri, plan.plan))[kept].tobytes())
         joined.flush()
-        shape = (len(digests), ROW_BYTES)
+        shape = (len(digests) // _BYTES, ROW_BYTES)
         if not digests:
-            return digests, np.empty(shape, np.uint8)  # An empty file cannot be mapped.
-        return digests, np.memmap(joined, np.uint8, "r", shape=shape)
+            return b"", np.empty(shape, np.uint8)  # An empty file cannot be mapped.
+        return bytes(digests), np.memmap(joined, np.uint8, "r", shape=shape)
 
 
-def find_files(clusters: Iterable[DuplicateCluster], reports: Sequence[PlanReport]) -> Files:
+def find_files(clusters: Iterable[DuplicateCluster], images: Images) -> Files:
     """Return digest → files, in path order, of all images in clusters."""
     wanted = {sha256 for cluster in clusters for sha256 in cluster.digests}
     files: dict[str, list[ImageFile]] = {}
-    for file, sha256 in each_image(reports):
+    for file, sha256 in images:
         if sha256 in wanted:
             files.setdefault(sha256, []).append(file)
     return {sha256: sorted(found) for sha256, found in files.items()}

@@ -196,7 +196,6 @@ def _shard_count(files: int, size: int, config: IngestConfig, *, fraction: float
 
 
 def _power_of_two(number: int) -> int:
-    """Return the smallest power of two that is at least `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 

@@ -57,25 +57,6 @@ def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, f
     return {TRAIN: 1 - sum(held_out.values()), **held_out}
 
 
-def fill_splits(
-    counts: Mapping[str, Mapping[str | None, int]], fractions: Mapping[str, float]
-) -> dict[str, dict[str, float]]:
-    """Choose fractions for labels that lack an eval or test split which rows of others name.
-
-    `counts` is label → split that its rows name, or None → files. Return label → split → its
-    fraction of the label's files without a split.
-    """
-    named = {split for of_label in counts.values() for split in of_label}
-    filled = {}
-    for label, of_label in counts.items():
-        missing = {EVAL, TEST} & named - of_label.keys() - fractions.keys()
-        if None in of_label and missing:
-            rest = 1 - _HELD_OUT * len(missing)
-            own = {split: fraction * rest for split, fraction in fractions.items()}
-            filled[label] = dict(sorted((own | dict.fromkeys(missing, _HELD_OUT)).items()))
-    return filled
-
-
 # An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
 # Larger classes may deviate by more, so that no image moves when a class outgrows this number.
 _SMALL_CLASS = 1_000
@@ -97,9 +78,7 @@ class SplitRule:
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Small class → end of each split, 0 to 1, in the order of its fractions."""
     uncorrected: frozenset[str] = frozenset()
-    """Keys of units with several labels, whose bounds and fractions may differ."""
-    own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Fractions of labels that have others than `fractions`."""
+    """Keys of units with several labels, whose bounds may differ."""
     assigned: Mapping[str, str] = field(default_factory=dict)
     """Key of a unit → its split, if it follows an earlier ingest."""
     bound: Mapping[str, str] = field(default_factory=dict)
@@ -116,14 +95,11 @@ class SplitRule:
         key = self.unit_of(file, sha256)
         if key in self.assigned:
             return self.assigned[key]
-        fractions, bounds = self.fractions, None
-        if key not in self.uncorrected:
-            fractions = self.own_fractions.get(file.label, fractions)
-            bounds = self.bounds.get(file.label)
-        ends = bounds or list(itertools.accumulate(fractions.values()))
+        bounds = None if key in self.uncorrected else self.bounds.get(file.label)
+        ends = bounds or list(itertools.accumulate(self.fractions.values()))
         # Fractions may add up to slightly less than 1: the last split takes the rest.
-        found = bisect.bisect_right(ends, _position(key), hi=len(fractions) - 1)
-        return list(fractions)[found]
+        found = bisect.bisect_right(ends, _position(key), hi=len(self.fractions) - 1)
+        return list(self.fractions)[found]
 
     def unit_of(self, file: ImageFile, sha256: str) -> str:
         """Return the key of all images that must stay together with this one."""
@@ -183,8 +159,8 @@ def find_rule(
     for label, of_label in units.items():
         counts = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
         counts += ((position, 1) for position in sorted(set(positions[label])))
-        bounds[label] = find_bounds(sorted(counts), listing.fractions_of(label))
-    return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions, bound=bound)
+        bounds[label] = find_bounds(sorted(counts), listing.fractions)
+    return SplitRule(listing.fractions, bounds, ambiguous, bound=bound)
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
@@ -218,9 +194,8 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
 
 def expect_images(listing: Listing, split: str) -> int:
     """Return about how many images `split` will have once hashes have divided the others."""
-    counts, divided = listing.labels_per_split(), 0.0
-    for label, images in counts.get(None, collections.Counter()).items():
-        fractions = listing.fractions_of(label)
+    counts, divided, fractions = listing.labels_per_split(), 0.0, listing.fractions
+    for images in counts.get(None, collections.Counter()).values():
         least = min_units(fractions, units=images, images=images)
         rest = {name: max(fractions[name] * images - least[name], 0) for name in fractions}
         share = rest.get(split, 0) / (sum(rest.values()) or 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import numpy as np
 
 from components.contract.example import SPAN
-from components.ingest.plan.assignment import PlanReport, each_image
+from components.ingest.plan.assignment import Images
 from components.ingest.plan.near_duplicates import DuplicateCluster, Files, connect, rank
 from components.ingest.plan.splits import key_of
 from components.ingest.source.listing import ImageFile
@@ -23,16 +23,14 @@ _MOST_OF_CLASS = 0.75
 class _Units:
     """Images that must stay together, by their keys (see `key_of`)."""
 
-    def __init__(
-        self, reports: Sequence[PlanReport], sets: Sequence[Sequence[str]], alone: Set[str]
-    ) -> None:
+    def __init__(self, images: Images, sets: Sequence[Sequence[str]], alone: Set[str]) -> None:
         """Join sets of keys, which may overlap; digests in `alone` are keys of their own."""
         wanted = set(itertools.chain.from_iterable(sets))
         self.labels: dict[str, collections.Counter[str]] = {}
         self.spans: dict[str, int] = {}
         """Key → first span."""
         self.classes = collections.Counter[str]()
-        for file, sha256 in each_image(reports) if wanted else ():
+        for file, sha256 in images if wanted else ():
             if file.split is None:
                 self.classes[file.label] += 1
                 if (key := _key_of(file, sha256, alone)) in wanted:
@@ -92,9 +90,7 @@ def _key_of(file: ImageFile, sha256: str, alone: Set[str]) -> str:
     return sha256 if sha256 in alone else key_of(file, sha256)
 
 
-def bind_copies(
-    copies: Files, reports: Sequence[PlanReport], earlier: Mapping[str, str]
-) -> dict[str, str]:
+def bind_copies(copies: Files, images: Images, earlier: Mapping[str, str]) -> dict[str, str]:
     """Return what keeps copies of an image in one split, though they are in several groups.
 
     The groups become one: the key of each → the key that decides. If they are too large for that,
@@ -105,7 +101,7 @@ def bind_copies(
         for sha256, files in copies.items()
     }
     sets = {sha256: keys for sha256, keys in sets.items() if len(keys) > 1}
-    units = _Units(reports, list(sets.values()), set())
+    units = _Units(images, list(sets.values()), set())
     bound: dict[str, str] = {}
     for keys in units.joined:
         are_apart = len({earlier[key] for key in keys if key in earlier}) > 1
@@ -126,7 +122,7 @@ def bind_copies(
 def bind(
     clusters: Sequence[DuplicateCluster],
     files: Files,
-    reports: Sequence[PlanReport],
+    images: Images,
     earlier: Mapping[str, str],
     copies: Mapping[str, str],
 ) -> tuple[dict[str, str], list[str]]:
@@ -147,7 +143,7 @@ def bind(
                 alike.setdefault(key, collections.Counter())[file.label] += 1
         sets.append(keys)
     bound, divided = dict(copies), set[str]()
-    units = _Units(reports, sets, alone)
+    units = _Units(images, sets, alone)
     for keys in units.joined:
         counts = sum((alike[key] for key in keys if key in alike), collections.Counter[str]())
         if classes := units.fill_classes(keys, counts):

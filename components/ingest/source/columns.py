@@ -112,7 +112,6 @@ def _read_column(
 
 
 def _clean(value: Any) -> Plain | None:
-    """Return a plain value, or None if it is missing."""
     if isinstance(value, Several):
         raise _UnusableError("has several values for one image")
     if isinstance(value, bytes | list | tuple | Mapping):

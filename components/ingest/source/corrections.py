@@ -15,7 +15,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from components.contract.errors import DataError
 from components.contract.example import LABEL_IS_ALREADY
@@ -86,23 +86,18 @@ class Corrections:
 
 
 def load_corrections(path: str) -> Corrections:
-    """Read a corrections file like `read_corrections`, with its digest."""
-    data = read_bytes(path)
-    return Corrections(path, hashlib.sha256(data).hexdigest(), tuple(parse_corrections(data, path)))
-
-
-def read_corrections(path: str) -> list[Correction]:
     """Read a corrections file at a path or URL, in its order.
 
     Raises:
         DataError: a column or value is missing or wrong, or lines contradict each other.
         StorageError: the file cannot be read.
     """
-    return parse_corrections(read_bytes(path), path)
+    data = read_bytes(path)
+    return Corrections(path, hashlib.sha256(data).hexdigest(), tuple(parse_corrections(data, path)))
 
 
 def parse_corrections(data: bytes, path: str) -> list[Correction]:
-    """Parse the content of the corrections file `path`, like `read_corrections`."""
+    """Parse the content of the corrections file `path`, like `load_corrections`."""
     with explaining_table("corrections file", path):
         reader = open_csv(data, _REQUIRED, _HEADER)
         names = list(reader.fieldnames or ())
@@ -170,15 +165,6 @@ def write_corrections(path: str, corrections: Iterable[Correction]) -> None:
     replace_file(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
-class Match(NamedTuple):
-    """A file whose content is named by a correction."""
-
-    path: str
-    label: str
-    """As given by its folder or the manifest."""
-    sha256: str
-
-
 @dataclass(frozen=True)
 class CorrectionOutcome:
     """What became of a correction."""
@@ -210,29 +196,26 @@ def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str |
 
 def judge(
     corrections: Corrections,
-    labels: Iterable[str],
-    matches: Iterable[Match],
-    rejected: Mapping[str, str],
+    labels: Set[str],
+    found: Mapping[str, Sequence[tuple[str, str]]],
 ) -> tuple[list[CorrectionOutcome], set[str]]:
-    """Say what became of each correction, given the files that match, and path → category.
+    """Say what became of each correction.
+
+    `found` is digest → label as given, and category of rejects or "", of each file with it.
 
     Returns:
         The outcomes in the order of the corrections, and the digests of images whose new label
         must not be used, because they no longer have the label that was looked at.
     """
-    known = frozenset(labels)
-    found: dict[str, list[Match]] = {}
-    for match in matches:
-        found.setdefault(match.sha256, []).append(match)
     outcomes, applied, outdated = [], set(), set()
     for row in corrections.rows:
-        files = found.get(row.sha256, [])
-        reason = _find_reason(row, files, known, rejected)
+        files = found.get(row.sha256, ())
+        reason = _find_reason(row, files, labels)
         result = _NOT_APPLIED if reason else _RESULTS[row.action]
         outcomes.append(CorrectionOutcome(row, result, len(files), reason))
         if not reason:
             applied.add(row.sha256)
-        elif files and _is_outdated(row, {file.label for file in files}):
+        elif files and _is_outdated(row, {label for label, _ in files}):
             outdated.add(row.sha256)
     return outcomes, outdated - applied
 
@@ -242,17 +225,15 @@ def _is_outdated(row: Correction, given: set[str]) -> bool:
     return row.from_label not in {"", *given} and given != {row.to_label}
 
 
-def _find_reason(
-    row: Correction, files: Sequence[Match], labels: frozenset[str], rejected: Mapping[str, str]
-) -> str:
+def _find_reason(row: Correction, files: Sequence[tuple[str, str]], labels: Set[str]) -> str:
     """Return why a correction is not applied to these files, or nothing."""
-    given = {file.label for file in files}
+    given = {label for label, _ in files}
     if not files:
         return "no file has this content"
     if row.action == "relabel" and row.to_label not in labels:
         return f"no class is called {quote(row.to_label)}: give a new class an image first"
-    if all(file.path in rejected for file in files):
-        return f"the file was rejected: {rejected[files[0].path]}"
+    if row.action != "remove" and all(category for _, category in files):
+        return f"the file was rejected: {files[0][1]}"
     if row.action == "relabel" and given == {row.to_label}:
         return f"{LABEL_IS_ALREADY} {quote(row.to_label)}"
     if _is_outdated(row, given):

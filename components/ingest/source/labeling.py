@@ -1,12 +1,12 @@
 """Label the files of a folder by their folders or a manifest."""
 
 import collections
+import dataclasses
 import fnmatch
 import glob
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.printable import quote_path
@@ -21,7 +21,7 @@ from components.ingest.source.folder_layout import (
     split_of_name,
 )
 from components.ingest.source.folder_tree import FolderTree, exclude_option
-from components.ingest.source.listing import ImageFile
+from components.ingest.source.listing import ImageFile, Listing
 from components.ingest.source.manifest import TYPELESS, Row, is_manifest, read_manifest
 from components.ingest.source.values import is_unlabeled
 from components.storage.folder_listing import (
@@ -40,19 +40,6 @@ NO_LABEL = "no label"
 _UNLABELLED = "not inside a label folder"
 # A picture `1_mask.png` beside `1.png`.
 _MASK = re.compile(r"(.*[^/])[ _-]masks?([ _-]?\d+)?\.[^./]+")
-
-
-class Labelled(NamedTuple):
-    """Files, or records of shards, with labels."""
-
-    files: Sequence[ImageFile]
-    skipped: dict[str, str]
-    """Path → why it is not used, of all other files and records."""
-    layout: str
-    notes: list[str]
-    """Warnings."""
-    taken: str = ""
-    """Which features of records are the image, the label and so on."""
 
 
 class Exclusion:
@@ -82,7 +69,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, forms)))
 
 
-def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labelled:
+def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Listing:
     """Label files by their folders."""
     skipped: dict[str, str] = {}
     tree = _find_tree(folder, found, skipped)
@@ -100,7 +87,8 @@ def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Labe
         notes.append(f"{place}/ has no label folders, so its {count:,} files are skipped.")
     notes += note_odd_labels(tree, labels)
     notes += note_unused_folders(tree, labels, skipped)
-    return Labelled(files, skipped, "split" if splits else "label", notes)
+    layout = "split" if splits else "label"
+    return Listing(folder, files, skipped, layout, tuple(notes))
 
 
 def _check_links(skipped: Mapping[str, str], splits: Mapping[str, str]) -> None:
@@ -179,7 +167,7 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
 
 def by_manifest(
     folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
-) -> Labelled:
+) -> Listing:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
     rows = read_manifest(
@@ -190,7 +178,7 @@ def by_manifest(
 
 def by_metadata(
     folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
-) -> Labelled | None:
+) -> Listing | None:
     """Label files by `metadata.csv` and the like beside them, as Hugging Face's `imagefolder` does.
 
     Return None if there is no such table with labels.
@@ -216,7 +204,7 @@ def by_metadata(
     labelled = _by_rows(folder, found, rows, tables[0], [], is_excluded)
     more = f" and {len(tables) - 1:,} more" if tables[1:] else ""
     note = f"Labels are from {tables[0]}{more}; ingest.layout label takes them from folders."
-    return labelled._replace(notes=[note, *labelled.notes])
+    return dataclasses.replace(labelled, notes=(note, *labelled.notes))
 
 
 def _by_rows(
@@ -226,7 +214,7 @@ def _by_rows(
     manifest: str,
     wanted: Sequence[str] | None,
     is_excluded: Exclusion,
-) -> Labelled:
+) -> Listing:
     """Label files by the rows of a manifest, of whose further columns some are `wanted`."""
     excluded = set(filter(is_excluded, rows))
     notes = []
@@ -254,4 +242,4 @@ def _by_rows(
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
     skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, EXCLUDED)
-    return Labelled(files, skipped, "manifest", [*notes, *left_out])
+    return Listing(folder, files, skipped, "manifest", (*notes, *left_out))

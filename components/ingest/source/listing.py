@@ -84,13 +84,6 @@ def place_in_listing(file: ImageFile) -> tuple[str, int]:
     return shard, int(number)
 
 
-class Skipped(NamedTuple):
-    """A file that is not read."""
-
-    path: str
-    reason: str
-
-
 class Tally(NamedTuple):
     """What the files of a listing add up to."""
 
@@ -111,27 +104,22 @@ class Listing:
     """The folder as given."""
     files: Sequence[ImageFile]
     """Many of them stay on disk."""
-    skipped: tuple[Skipped, ...]
-    fractions: Mapping[str, float]
-    """Split → its fraction of the files without a given split."""
-    own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The same for labels that lack a split which is given for others."""
+    skipped: Mapping[str, str]
+    """Path → why it is not used, of all other files and records."""
     layout: str = "label"
     """What the top folders are, "label" or "split"; "manifest" if one names labels and splits; else
     the format of the shards."""
     notes: tuple[str, ...] = ()
     """Warnings about splits, skipped folders and options."""
-    corrections: Corrections = field(default_factory=Corrections)
     taken: str = ""
     """Features of the shards that are the image, the label and so on."""
+    fractions: Mapping[str, float] = field(default_factory=dict)
+    """Split → its fraction of the files without a given split."""
+    corrections: Corrections = field(default_factory=Corrections)
     span: int | None = None
     """The newest span, if the folder has spans."""
     version: int | None = None
     """The version of that span."""
-
-    def fractions_of(self, label: str) -> Mapping[str, float]:
-        """Return split → its fraction of the files of a label without a given split."""
-        return self.own_fractions.get(label, self.fractions)
 
     @functools.cached_property
     def tally(self) -> Tally:
@@ -228,8 +216,7 @@ def check_labels(listing: Listing) -> None:
     labels = sorted(listing.labels())
     if len(labels) < 2:
         paths = () if listing.layout == "manifest" else (file.path for file in listing.files)
-        skipped = (entry.path for entry in listing.skipped)
-        raise DataError(explain_one_class(listing.root, labels[0], paths, skipped))
+        raise DataError(explain_one_class(listing.root, labels[0], paths, listing.skipped))
     for label in labels:
         # The vocabulary is a text file with one label per line; surrogates are invalid UTF-8.
         if any(character in "\n\r" or "\ud800" <= character <= "\udfff" for character in label):
@@ -241,7 +228,7 @@ def check_labels(listing: Listing) -> None:
     # Train may have no files of its own: its images may all come from the hashed ones.
     of_train: collections.Counter[str] = collections.Counter()
     for split, of_split in ({TRAIN: of_train} | counts).items():
-        present = {*of_split, *(of for of in hashed if split in listing.fractions_of(of))}
+        present = {*of_split, *(hashed if split in listing.fractions else ())}
         if missing := [label for label in labels if label not in present]:
             others = f" and {len(missing) - 1} more" if missing[1:] else ""
             alike = "".join(f" ({text})" for text in find_look_alikes(listing)[:1])
@@ -284,7 +271,7 @@ def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> No
         gzip.GzipFile("", "wb", compresslevel=1, fileobj=target, mtime=0) as file,
         io.TextIOWrapper(file, "ascii") as text,
     ):
-        blocks = itertools.chain(_divide(listing.files), _divide(listing.skipped))
+        blocks = itertools.chain(_divide(listing.files), _divide(listing.skipped.items()))
         for line in itertools.chain([facts, head], blocks):
             # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
             text.write(json.dumps(line, check_circular=False) + "\n")
@@ -318,7 +305,7 @@ def read_listing(path: str) -> Listing:
         rows = itertools.chain.from_iterable(json.loads(str(line, "ascii")) for line in lines)
         files = itertools.islice(rows, head["files"])
         head["files"] = keep((_share(ImageFile._make(row)) for row in files), ImageFile)
-        head["skipped"] = tuple(map(Skipped._make, rows))
+        head["skipped"] = dict(rows)
         head["notes"] = tuple(head["notes"])
         corrections = head["corrections"]
         corrections["rows"] = tuple(Correction(**row) for row in corrections["rows"])

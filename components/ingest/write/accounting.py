@@ -21,19 +21,17 @@ from components.contract.example import (
 from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
-from components.ingest.plan.assignment import Duplicate, PlanReport, conflicts, labels_per_split
+from components.ingest.plan.assignment import Duplicate, Report, conflicts
 from components.ingest.plan.splits import check_classes, require_splits
 from components.ingest.source.corrections import CorrectionOutcome, summarize
 from components.ingest.source.listing import Listing, find_look_alikes
 
 _NAMED = 3
-# Images dropped for their labels, or by a person, are usable.
-_USABLE = (Category.LABEL_CONFLICT.value, Category.REMOVED.value)
 
 
 def write_rejects(
     rejects_uri: str,
-    reports: Sequence[PlanReport],
+    report: Report,
     listing: Listing,
     duplicates: Sequence[Duplicate],
     outcomes: Sequence[CorrectionOutcome],
@@ -45,7 +43,7 @@ def write_rejects(
     `clusters` are the lines of the list of near duplicates, and `classes` further entries of the
     summary, lists of classes.
     """
-    rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
+    rejects = sorted(report.rejects, key=lambda reject: reject["path"])
     for reject in rejects:
         # TFX removes the outputs of a failed node; the log keeps the list.
         if reject["category"] != Category.REMOVED.value:
@@ -54,11 +52,11 @@ def write_rejects(
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
     summary: dict[str, Any] = {
         "files": len(listing.files) + len(listing.skipped),
-        "examples": sum(report.examples for report in reports),
+        "examples": report.examples,
         "rejected": len(rejects),
         "skipped": len(listing.skipped),
         "rejected_by_category": _count(reject["category"] for reject in rejects),
-        "skipped_by_reason": _count(skipped.reason for skipped in listing.skipped),
+        "skipped_by_reason": _count(listing.skipped.values()),
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
@@ -67,7 +65,7 @@ def write_rejects(
         "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
         **classes,
         "look_alikes": find_look_alikes(listing),
-        "notes": dict(sum((collections.Counter(r.notes) for r in reports), collections.Counter())),
+        "notes": dict(report.notes),
     }
     for note, count in summary["notes"].items():
         logging.warning("%s of %s images: %s.", f"{count:,}", f"{len(listing.files):,}", note)
@@ -76,7 +74,8 @@ def write_rejects(
         summary["corrections"] = summarize(listing.corrections, outcomes)
         _write_lines(rejects_uri, CORRECTIONS_FILE, (of.to_dict() for of in outcomes))
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
-    _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
+    skipped = ({"path": path, "reason": reason} for path, reason in listing.skipped.items())
+    _write_lines(rejects_uri, SKIPPED_FILE, skipped)
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
     _write_lines(rejects_uri, NEAR_DUPLICATES_FILE, clusters)
     with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
@@ -93,28 +92,17 @@ def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> 
         file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def check_reports(
-    reports: Sequence[PlanReport],
-    duplicates: Sequence[Duplicate],
-    listing: Listing,
-    config: IngestConfig,
-) -> None:
+def check_report(report: Report, listing: Listing, config: IngestConfig) -> None:
     """Raise unless every file is accounted for, few are rejected, and the splits are usable."""
-    found = conflicts(duplicates)
-    if found and config.conflicts == "fail":
-        named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
-        raise DataError(
-            f"{len(found)} images have more than one label, such as {named}: remove the wrong "
-            f"ones, or set ingest.conflicts to keep or drop."
+    rejects, files = report.rejects, len(listing.files)
+    if files != report.examples + len(rejects):
+        raise RuntimeError(
+            f"{files} files became {report.examples} examples and {len(rejects)} rejects"
         )
-    rejects = [reject for report in reports for reject in report.rejects]
-    files, examples = len(listing.files), sum(report.examples for report in reports)
-    if files != examples + len(rejects):
-        raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
-    unusable = [r for r in rejects if r["category"] not in _USABLE]
+    unusable = [r for r in rejects if r["category"] != Category.REMOVED.value]
     check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
     check_classes({r["path"]: r["category"] for r in rejects}, listing)
-    _check_labels(labels_per_split(reports), listing)
+    _check_labels(report.labels, listing)
 
 
 def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> None:

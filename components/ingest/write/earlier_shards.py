@@ -31,7 +31,7 @@ from components.storage.folder import share
 _REQUESTS = 32
 # Options that decide neither what is stored of an image nor which images share a shard.
 _OTHERS = {
-    *("manifest", "corrections", "layout", "exclude", "span", "splits", "conflicts"),
+    *("manifest", "corrections", "layout", "exclude", "span", "splits"),
     *("near_duplicates", "fingerprint", "max_reject_fraction", "threads"),
 }
 

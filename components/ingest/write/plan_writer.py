@@ -131,7 +131,6 @@ def _is_enough(file: ImageFile, known: _Known | None, job: IngestJob) -> bool:
 def _write(
     plan: ShardPlan, job: IngestJob, known: Mapping[str, _Known], count: Callable[[int], None]
 ) -> dict[str, int]:
-    """Write the shards of a plan; return split → bytes."""
     kept = {f.path: known[f.path] for f in plan.files if _is_enough(f, known.get(f.path), job)}
     unread = [file for file in plan.files if file.path not in kept]
     contents = read_images(job.folder, unread, job.config)

@@ -15,11 +15,8 @@ from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import (
     Assignment,
-    PlanReport,
-    each_image,
-    labels_per_split,
-    list_duplicates,
-    records_per_shard,
+    Images,
+    Report,
     report_on,
 )
 from components.ingest.plan.decision import Decision, decide
@@ -30,7 +27,7 @@ from components.ingest.source.columns import describe_columns
 from components.ingest.source.corrections import choose_labels
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import Listing, find_look_alikes
-from components.ingest.write.accounting import check_reports, write_rejects
+from components.ingest.write.accounting import check_report, write_rejects
 from components.ingest.write.earlier_shards import (
     Earlier,
     TakenOver,
@@ -79,7 +76,7 @@ def ingest_listing(
         logging.warning(make_printable(warning))
     remove_shards(examples)
     key = reuse_key(config, code)
-    division = json.dumps([listing.fractions, listing.own_fractions], sort_keys=True)
+    division = json.dumps(listing.fractions, sort_keys=True)
     with pause_collection():
         earlier = Earlier()
         if code:
@@ -104,9 +101,12 @@ def ingest_listing(
             examples_uri=examples,
             earlier=earlier.splits,
         )
-    reports = _rearrange(facts, decided, job, write)
+        report = report_on(facts, decided.assignment)
+    if report.misplaced:
+        job = dataclasses.replace(job, assignment=decided.assignment)
+        report = _rearrange(facts, report, job, write)
     with pause_collection():
-        index = _account(reports, decided, listing, config, rejects)
+        index = _account(report, facts, decided, listing, config, rejects)
     if code:
         index |= {"made_by": key, "divided_by": division}
     write_index(examples, **index)
@@ -128,9 +128,7 @@ def _begin(
     else:
         logging.info("There are no earlier shards of these images here: all are read.")
     # Small classes are divided once all digests are known; few records have to move then.
-    rule = SplitRule(
-        listing.fractions, own_fractions=listing.own_fractions, assigned=earlier.splits
-    )
+    rule = SplitRule(listing.fractions, assigned=earlier.splits)
     return IngestJob(
         listing.root,
         examples,
@@ -154,59 +152,47 @@ def _are_other_pictures(plans: Iterable[ShardPlan]) -> bool:
 
 
 def _account(
-    reports: Sequence[PlanReport],
+    report: Report,
+    facts: Sequence[PlanFacts],
     decided: Decision,
     listing: Listing,
     config: IngestConfig,
     rejects: str,
 ) -> dict[str, Any]:
     """Write the lists of rejects, check that all is well, and return the facts of the index."""
-    # Also those whose copies have been dropped.
-    rule, corrected = decided.assignment.rule, decided.assignment.corrected
-    duplicates = list_duplicates(decided.copies, rule, corrected)
     classes = {"divided_classes": decided.divided, "undivided_classes": decided.undivided}
-    write_rejects(rejects, reports, listing, duplicates, decided.outcomes, decided.near, classes)
-    check_reports(reports, duplicates, listing, config)
-    labels = labels_per_split(reports)
+    write_rejects(
+        rejects, report, listing, decided.duplicates, decided.outcomes, decided.near, classes
+    )
+    check_report(report, listing, config)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
     found: dict[str, Any] = {
-        "splits": records_per_shard(reports),
-        "labels": labels,
+        "splits": report.shards,
+        "labels": report.labels,
         "ingest": shrinking,
     }
     if columns := describe_columns(listing.columns()):
         found["columns"] = columns
     by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
-    images = sum(sum(labels.get(split, {}).values()) for split in (TRAIN, EVAL))
+    images = sum(report.labels[of].total() for of in (TRAIN, EVAL) if of in report.labels)
     if by_hash and images < FEW_FOR_WEIGHTS:
         # Training may divide them again, into folds.
-        found["groups"] = _list_groups(reports, rule)
+        rule, corrected = decided.assignment.rule, decided.assignment.corrected
+        units = ((of, rule.unit_of(file, of)) for file, of in Images(facts, corrected))
+        found["groups"] = {sha256: unit for sha256, unit in units if unit != sha256}
     return found
 
 
-def _list_groups(reports: Sequence[PlanReport], rule: SplitRule) -> dict[str, str]:
-    """Return digest → key of its unit, if that is another, for each image kept with others."""
-    units = ((sha256, rule.unit_of(file, sha256)) for file, sha256 in each_image(reports))
-    return {sha256: unit for sha256, unit in units if unit != sha256}
-
-
-def _rearrange(
-    facts: Sequence[PlanFacts], decided: Decision, job: IngestJob, write: WritePlans
-) -> list[PlanReport]:
-    """Rewrite the plans whose shards do not hold what they should; return the reports on all."""
-    reports, assignment = list(decided.reports), decided.assignment
-    affected = [number for number, report in enumerate(reports) if not report.is_arranged]
-    if not affected:
-        return reports
-    total = sum(len(facts[number].plan.files) for number in affected)
-    again = dataclasses.replace(job, assignment=assignment, total=total, unread=0, again=True)
-    write_plans(job.examples_uri, [plan.plan for plan in facts], affected)
-    write(affected, again)
-    for number in affected:
+def _rearrange(facts: list[PlanFacts], report: Report, job: IngestJob, write: WritePlans) -> Report:
+    """Rewrite the plans whose shards do not hold what they should; report on all again."""
+    total = sum(len(facts[number].facts) for number in report.misplaced)
+    again = dataclasses.replace(job, total=total, unread=0, again=True)
+    write_plans(job.examples_uri, [plan.plan for plan in facts], report.misplaced)
+    write(report.misplaced, again)
+    for number in report.misplaced:
         plan = facts[number].plan
-        found = read_facts(plan_path(job.examples_uri, plan), plan)
-        reports[number] = report_on(found, assignment, frozenset())
-    return reports
+        facts[number] = read_facts(plan_path(job.examples_uri, plan), plan)
+    return report_on(facts, job.assignment)
 
 
 class WriteShards(ConcurrentDoFn):

@@ -22,12 +22,7 @@ from components.contract.printable import describe_corrections, quote
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.plan.shard_plan import path_hash
-from components.ingest.source.corrections import (
-    CorrectionOutcome,
-    Match,
-    choose_labels,
-    judge,
-)
+from components.ingest.source.corrections import CorrectionOutcome, choose_labels, judge
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import explaining_errors
@@ -146,7 +141,7 @@ def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
     Files with corrections wait aside until all are known, and follow those that keep their names.
     """
     watched = {row.sha256 for row in listing.corrections.rows}
-    aside: list[tuple[ImageFile, Match, str]] = []
+    aside: list[tuple[ImageFile, str, str]] = []
     unread: list[str] = []
     copied = 0
     find_place = functools.partial(_find_place, listing, target, has_splits=_has_splits(listing))
@@ -156,17 +151,20 @@ def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
             continue
         if (sha256 := hashlib.sha256(content).hexdigest()) in watched:
             place = os.path.join(target, f".{len(aside)}")
-            aside.append((file, Match(file.path, file.label, sha256), place))
+            aside.append((file, sha256, place))
         else:
             place, copied = find_place(file, file.label), copied + 1
         with open(place, "xb") as copy:
             copy.write(content)
     given, known = listing.corrections, listing.labels()
-    outcomes, outdated = judge(given, known, [match for _, match, _ in aside], {})
+    found: dict[str, list[tuple[str, str]]] = {}
+    for file, sha256, _ in aside:
+        found.setdefault(sha256, []).append((file.label, ""))
+    outcomes, outdated = judge(given, known, found)
     chosen = choose_labels(given, known)
     labels = {digest: chosen[digest] for digest in chosen.keys() - outdated}
-    for file, match, place in sorted(aside, key=lambda item: item[1].sha256 in labels):
-        if (label := labels.get(match.sha256, file.label)) is None:
+    for file, sha256, place in sorted(aside, key=lambda item: item[1] in labels):
+        if (label := labels.get(sha256, file.label)) is None:
             os.remove(place)
         else:
             os.replace(place, find_place(file, label))

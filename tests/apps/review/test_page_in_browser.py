@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.ingest.source.corrections import read_corrections
+from components.ingest.source.corrections import load_corrections
 from tests.apps.review.reviewed import draw_images, reviewing, suspect, write_output
 from tests.apps.serve.test_page_in_browser import check_silence, wait
 from tests.report.browser import Page, browse
@@ -70,7 +70,8 @@ def test_by_keyboard_alone(browser: Page, tmp_path: Path) -> None:
         wait(browser, f"{DECIDED} === '4 of 6 decided'")
         check_silence(browser, address)
     rows = [
-        (row.action, row.to_label, row.why) for row in read_corrections(f"{output}/corrections.csv")
+        (row.action, row.to_label, row.why)
+        for row in load_corrections(f"{output}/corrections.csv").rows
     ]
     assert rows == [
         ("relabel", "red", "label 0.90"),
@@ -102,7 +103,7 @@ def test_several_images_at_once(browser: Page, tmp_path: Path) -> None:
             browser.evaluate("document.querySelector('#accept').click()")
         wait(browser, f"{DECIDED} === '3 of 6 decided'")
         wait(browser, "document.querySelector('#place').textContent.startsWith('3 of 6')")
-        rows = read_corrections(f"{output}/corrections.csv")
+        rows = load_corrections(f"{output}/corrections.csv").rows
         assert [(row.action, row.to_label, row.why) for row in rows] == [
             ("keep", "", "label 0.90"),
             ("relabel", "red", "one of 2 at once, at least 60% (label 0.80)"),

@@ -23,7 +23,7 @@ import local_runner
 from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
 from components.contract.suspects import SUSPECTS_FILE, Suspect
-from components.ingest.source.corrections import Correction, read_corrections, write_corrections
+from components.ingest.source.corrections import Correction, load_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
 from pipeline_def.apps.review.command import prepare
@@ -88,7 +88,7 @@ def show(port: int, name: str, size: str = "large") -> Image.Image:
 
 
 def summarize(output: Path) -> list[tuple[int, str, str]]:
-    rows = read_corrections(str(output / FILE))
+    rows = load_corrections(str(output / FILE)).rows
     return [(DIGESTS.index(row.sha256), row.action, row.to_label) for row in rows]
 
 
@@ -101,7 +101,7 @@ def test_decisions_are_in_the_file_before_the_answer(port: int, output: Path) ->
     assert decide(port, 0, "relabel", to="red")[0] == 200
     assert decide(port, 1, "remove", note=" seen\ttwice ")[0] == 200
     assert decide(port, 2)[0] == decide(port, 3, "unsure")[0] == 200
-    rows = read_corrections(str(output / FILE))
+    rows = load_corrections(str(output / FILE)).rows
     said = ("ann", rows[0].when, "label 0.90")
     assert rows[0] == Correction(DIGESTS[0], PATHS[0], "relabel", "blue", "red", *said)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows[0].when)
@@ -129,11 +129,11 @@ def test_what_a_person_edits_meanwhile_stays(port: int, output: Path) -> None:
     decide(port, 0)
     decide(port, 1)
     _, before = ask(port, "/api/decisions")
-    [first, second] = read_corrections(str(output / FILE))
+    [first, second] = load_corrections(str(output / FILE)).rows
     write_corrections(str(output / FILE), [other, first])
     _, answer = decide(port, 2, "unsure")
     assert answer["before"] != before["version"], "the page reads everything again"
-    assert read_corrections(str(output / FILE))[:2] == [other, first]
+    assert load_corrections(str(output / FILE)).rows[:2] == (other, first)
     assert [*ask(port, "/api/decisions")[1]["decisions"]] == [DIGESTS[0], DIGESTS[2]]
     version = ask(port, "/api/decisions")[1]["version"]
     assert ask(port, f"/api/decisions?version={version}")[1] == {"version": version}
