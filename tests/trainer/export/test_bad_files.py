@@ -1,19 +1,21 @@
-"""Predictions for a batch with files that the served model cannot decode."""
+"""Predictions for a batch with files that the served model cannot decode, and warm-up requests."""
 
 import functools
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow_serving.apis import prediction_log_pb2
 
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
 from components.images.options import TransformConfig
-from components.trainer.export.signatures import Classifier, make_signatures
+from components.trainer.export.signatures import Classifier, make_signatures, write_warmup
 from tests.pictures import encode, picture, png_bomb
 
 CONFIG = TransformConfig(size=16, storage="raw")
@@ -60,10 +62,7 @@ FAULTS = {
         encode(picture(1), "AVIF"),
         "HEIC or AVIF is not supported: convert it to PNG or JPEG",
     ),
-    "JPEG with bytes between its segments": (
-        JPEG[:20] + b"\0" + JPEG[20:],
-        "JPEG: damaged or cut off",
-    ),
+    "JPEG with stray bytes": (JPEG[:20] + b"\0" + JPEG[20:], "JPEG: damaged or cut off"),
     "PNG bomb": (png_bomb(20_000, 20_000), "20000 x 20000 pixels exceed 50 million"),
     "JPEG bomb": (lying_jpeg(JPEG), "60000 x 60000 pixels exceed 50 million"),
     "sides whose product overflows": (
@@ -112,3 +111,18 @@ def test_only_bad_files(files: list[bytes]) -> None:
     assert not found["probabilities"].any()
     assert not any(found["label"])
     assert all(found["error"])
+
+
+def test_warmup_records_are_what_tensorflow_serving_reads(tmp_path: Path) -> None:
+    write_warmup(str(tmp_path), [b"first", b"second"])
+    # Path and message as in TensorFlow Serving's saved_model_warmup.cc.
+    file = tmp_path / "assets.extra" / "tf_serving_warmup_requests"
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record)
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+    ]
+    assert [log.WhichOneof("log_type") for log in logs] == ["predict_log"] * 2
+    requests = [log.predict_log.request for log in logs]
+    assert {request.model_spec.signature_name for request in requests} == {"serving_default"}
+    sent = [tf.make_ndarray(request.inputs["image_bytes"]).tolist() for request in requests]
+    assert sent == [[b"first"], [b"first", b"second"]]

@@ -5,8 +5,10 @@ name, and writes weights and metrics of each to TARGET/name.npz: logical devices
 be set up before TensorFlow does anything else.
 """
 
+import contextlib
 import functools
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,15 @@ from components.host.startup import end_process
 from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.training import TrainingConfig
+from components.trainer.loop.activations import Activations
 from components.trainer.loop.strategy import find_strategy
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
-from tests.trainer.loop.test_loop import Training, linear, network
+from tests.trainer.loop.test_activations import Backbone, training_input
+from tests.trainer.loop.test_loop import Training, linear, small
 
 # Options with state, all of which a checkpoint has to restore.
 FULL: dict[str, Any] = {
-    "build": network,
+    "build": small,
     "optimizer": "adamw",
     "weight_decay": 1e-2,
     "checkpoint_steps": 3,
@@ -41,24 +45,54 @@ PLAIN: dict[str, Any] = {
 
 
 def main(shards: str, target: str, *names: str) -> None:
-    if names != ("workers",):
+    folder = Path(target)
+    folder.mkdir(exist_ok=True)
+    if "TF_CONFIG" in os.environ:
+        # Which the workers share, to restore what the chief has saved.
+        folder = folder.parent
+    else:
         [cpu] = tf.config.list_physical_devices("CPU")
         logical = [tf.config.LogicalDeviceConfiguration()] * 4
         tf.config.set_logical_device_configuration(cpu, logical)
+    if "plain-2" in names:
+        _check_activations(ShardFolder(Path(shards), {}, {}))
     for name in names:
         kind, _, devices = name.partition("-")
         reader: Any = "streamed" if kind == "streamed" else "indexed"
         training = Training(
             ShardFolder(Path(shards), {}, {}),
-            Path(target, name),
+            folder / name,
             input=InputConfig(reader=reader, cache="none"),
-            **(FULL if kind in ("whole", "killed") else PLAIN),
+            **(FULL if kind in ("whole", "killed", "stopped") else PLAIN),
         )
-        resumed = list(training.folder.glob("checkpoints/ckpt-*"))
-        kill_at = 8 * int(devices) if kind == "killed" and not resumed else None
-        weights, history = training.run(kill_at, _strategy(devices))
+        if kind == "killed":
+            with contextlib.suppress(tf.errors.UnknownError):
+                training.run(8 * int(devices), _strategy(devices))
+                raise AssertionError("It was not killed.")
+        if kind == "stopped":
+            training.run(None, _strategy(devices), stop=lambda _: True)
+        weights, history = training.run(None, _strategy(devices))
         measured = {n: v for n, v in history.items() if n not in (RATE, INPUT_WAIT_FRACTION)}
         np.savez(Path(target, f"{name}.npz"), json.dumps(measured), *weights)
+
+
+def _check_activations(folder: ShardFolder) -> None:
+    """Check that replicas compute and take their parts of what one device computes and takes."""
+    data, strategy = training_input(folder), _strategy("2")
+    with strategy.scope():
+        backbone = Backbone().model
+    seen = Activations(backbone, data)
+    for split in (data.train, data.evaluation):
+        images, labels = zip(*data.read_in_order(split), strict=True)
+        features, ids = seen.first_views(split)
+        np.testing.assert_array_equal(ids, np.concatenate(labels))
+        np.testing.assert_allclose(features, backbone(np.concatenate(images)), rtol=1e-3)
+    parts, _ = next(
+        iter(strategy.distribute_datasets_from_function(functools.partial(seen.read, 3)))
+    )
+    [(whole, _)] = seen.read(3, tf.distribute.InputContext()).take(1)
+    found = np.concatenate(strategy.experimental_local_results(parts))
+    np.testing.assert_array_equal(found, whole)
 
 
 # Two strategies in one process would mistake the other's exchanges for their own.

@@ -3,36 +3,39 @@
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 import tf_keras
 
-from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256, TEST
 from components.contract.model_files import HISTORY_FILE, NETWORK_FILE, TRAINING_FILE
-from components.host.progress import report_epoch
 from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
-from components.records.record_index import write_indexed_shard
-from components.records.shard_files import read_index, write_index
+from components.records.shard_files import read_index
 from components.trainer import run_fn as trainer
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import fold_images, folds
 from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
 from components.trainer.loop.folds import FoldResult, Validated
-from components.trainer.loop.train import Shared
+from components.trainer.networks.weights import write_weights
 from components.trainer.training_input import TrainingInput
 from tests.pictures import COLOURS, encode, picture
-from tests.trainer.input.shard_folder import FEATURE_SPEC, Graph
+from tests.trainer.input.shard_folder import (
+    FEATURE_SPEC,
+    Graph,
+    name_files,
+    trainer_arguments,
+    write_records,
+)
 
 SIZE, TRAIN, EVAL = 16, 36, 12
 RNG = np.random.default_rng(0)
@@ -123,12 +126,9 @@ def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:
 def write_images(folder: Path, **facts: Any) -> Path:
     """Write pictures of three colors, two of which are copies of an image of another split."""
     rows = [*range(TRAIN), 0, *range(TRAIN, TRAIN + EVAL - 1)]
-    counts = {}
-    for split, part in (("train", rows[:TRAIN]), ("eval", rows[TRAIN:])):
-        records = [describe(number) for number in part]
-        counts[split] = {"one": write_indexed_shard(str(folder), split, "one", records)}
-    write_index(str(folder), counts, labels={s: {"red": 1} for s in counts}, **facts)
-    return folder
+    records = [describe(number) for number in rows]
+    splits = {"train": records[:TRAIN], "eval": records[TRAIN:]}
+    return write_records(folder, splits, labels={split: {"red": 1} for split in splits}, **facts)
 
 
 def describe(number: int) -> dict[str, Any]:
@@ -150,18 +150,15 @@ def read_input(folder: Path, **training: Any) -> TrainingInput:
     return TrainingInput.find(files, config, FEATURE_SPEC, replicas=1)
 
 
-def name_files(folder: Path) -> dict[str, list[str]]:
-    splits = {"train_files": "train", "eval_files": "eval"}
-    return {name: [f"{folder}/Split-{split}/*"] for name, split in splits.items()}
-
-
 @pytest.mark.slow
 def test_a_fold_learns_from_all_images_but_its_own(tmp_path: Path) -> None:
-    data = read_input(write_images(tmp_path / "images", groups={}))
+    keys = [describe(number)[SHA256].decode() for number in range(9, 18)]
+    data = read_input(write_images(tmp_path / "images", groups=dict.fromkeys(keys, "a film")))
     images = SmallSet.read(data)
     assert len(images.keys) == TRAIN + EVAL
     assigned = images.assign(3)
     assert assigned[0] == assigned[TRAIN], "copies stay together"
+    assert len(set(assigned[9:18].tolist())) == 1, "groups of the manifest, too"
     for fold in range(3):
         [judged] = np.nonzero(assigned == fold)
         part = images.divide(data, judged, replicas=1)
@@ -180,125 +177,72 @@ def decode_pixels(content: bytes) -> Any:
     return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE").numpy()
 
 
-def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
-    keys = [describe(number)[SHA256].decode() for number in range(9)]
-    folder = write_images(tmp_path, groups=dict.fromkeys(keys, "a film"))
-    images = SmallSet.read(read_input(folder))
-    assert len(set(images.assign(3)[:9].tolist())) == 1
-
-
-UNFIT: dict[str, tuple[dict[str, Any], str]] = {
-    "the eval split is the user's": ({}, "you have named the eval split"),
-    "fewer groups than folds": (
-        {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
-        "groups and copies leave only 2 sets of images",
-    ),
-}
-
-
-@pytest.mark.parametrize(("facts", "said"), UNFIT.values(), ids=UNFIT.keys())
-def test_where_folds_make_no_sense_they_are_not_used(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    facts: dict[str, Any],
-    said: str,
-) -> None:
-    facts = {name: of() if callable(of) else of for name, of in facts.items()}
-    data = read_input(write_images(tmp_path, **facts))
-    assert choose_folds(data, network()) == 0
-    assert said in caplog.text
-
-
-def test_weights_of_an_earlier_training_may_know_the_images(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = read_input(write_images(tmp_path, groups={}))
-    path = str(tmp_path / "backbone.weights.h5")
-    for earlier in (True, False):
-        with h5py.File(path, "w") as file:
-            file["a/0"] = np.ones(3, np.float32)
-            file.attrs["layer_names"], file["a"].attrs["weight_names"] = [b"a"], [b"0"]
-            if earlier:
-                file.attrs["network"] = "cnn"
-        model = replace(data.config.model, weights=path)
-        training = replace(data.config.training, folds=2)
-        config = replace(data.config, model=model, training=training)
-        assert choose_folds(replace(data, config=config), network()) == (0 if earlier else 2)
-    assert "an earlier training, which may know the images" in caplog.text
-
-
-def add_splits(names: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the index of shards name splits without images, too."""
-    index = read_index(str(folder))
-    index["splits"] |= {name: {} for name in names}
-    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
-
-
 def network() -> tf_keras.Model:
     return tf_keras.Sequential([tf_keras.layers.Input([1])])
 
 
-@pytest.mark.parametrize(
-    ("splits", "wanted", "work", "chosen", "said"),
-    [
-        ([], 0, 0, 0, ""),
-        ([], 7, 10**12, 7, "for ± 0.14 instead of ± 0.28, by all 48 images"),
-        ([], "auto", 10**6, 5, "5 folds: about 1 more minute\n"),
-        # Worth it for an interval that is narrower by 0.14, but not if the test split judges.
-        ([], "auto", 12 * 10**9, 5, "about 9 more minutes"),
-        (
-            [TEST],
-            "auto",
-            12 * 10**9,
-            0,
-            "to train on all 48 images",
-        ),
-        ([], "auto", 10**12, 0, "more minutes, --training.folds 5"),
-    ],
-)
-def test_auto_follows_from_the_gain_and_the_work_not_from_the_clock(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    splits: list[str],
-    wanted: Any,
-    work: int,
-    chosen: int,
-    said: str,
+def choose(
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    *,
+    facts: Any = MappingProxyType({"groups": {}}),
+    splits: Sequence[str] = (),
+    work: int = 0,
+    changes: Any = MappingProxyType({}),
+    **training: Any,
+) -> int:
+    """Return the number of folds, for an index that may name splits without images, too."""
+    index = read_index(str(write_images(folder, **facts)))
+    index["splits"] |= {name: {} for name in splits}
+    patch.setattr(fold_images, "read_index", lambda _: index)
+    patch.setattr(fold_images, "count_multiplications", lambda _: work)
+    data = read_input(folder, **{"folds": "auto", **training})
+    return choose_folds(replace(data, config=replace(data.config, **changes)), network())
+
+
+# Nine minutes, fourteen and more than anybody waits for.
+LONG, LONGER, LONGEST = 12 * 10**9, 2 * 10**10, 10**12
+PAIRS = {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}
+LITE = {"model": ModelConfig(name="efficientnet_lite0", weights="imagenet")}
+WHOLE = {**LITE, "transfer": TransferConfig(unfreeze="all")}
+CHOICES: dict[str, tuple[dict[str, Any], int, str]] = {
+    "none are wanted": ({"folds": 0}, 0, ""),
+    "a number": ({"folds": 7, "work": LONGEST}, 7, "for ± 0.14 instead of ± 0.28, by all 48 im"),
+    "little work": ({"work": 10**6}, 5, "5 folds: about 1 more minute\n"),
+    # Worth it for an interval that is narrower by 0.14, but not if the test split judges.
+    "more work": ({"work": LONG}, 5, "about 9 more minutes"),
+    "a test split": ({"work": LONG, "splits": [TEST]}, 0, "to train on all 48 images"),
+    "too much work": ({"work": LONGEST}, 0, "more minutes, --training.folds 5"),
+    "frozen layers": ({"work": LONGEST, "changes": LITE}, 3, ""),
+    "all layers": ({"work": LONGEST, "changes": WHOLE}, 0, ""),
+    "both": ({"work": LONGEST, "changes": LITE, "splits": [TEST]}, 0, "to train on all 48 images"),
+    "a long search": ({"work": LONGER, "minutes": 60}, 5, ""),
+    "a short search": ({"work": LONGER, "minutes": 1}, 0, ""),
+    "the user's eval split": ({"folds": 3, "facts": {}}, 0, "you have named the eval split"),
+    "pairs": ({"folds": 3, "facts": {"groups": PAIRS}}, 0, "groups and copies leave only 2 sets"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_folds_follow_from_the_gain_and_the_work_not_from_the_clock(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    folder = write_images(tmp_path, groups={})
-    add_splits(splits, folder, monkeypatch)
-    monkeypatch.setattr(fold_images, "count_multiplications", lambda _: work)
+    given, chosen, said = CHOICES[name]
     with caplog.at_level(logging.INFO):
-        assert choose_folds(read_input(folder, folds=wanted), network()) == chosen
+        assert choose(tmp_path, monkeypatch, **given) == chosen
     assert said in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("unfreeze", "splits", "chosen"), [("top", [], 3), ("all", [], 0), ("top", [TEST], 0)]
-)
-def test_training_on_frozen_layers_is_always_cross_validated_unless_a_test_split_judges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfreeze: Any, splits: list[str], chosen: int
+def test_weights_of_an_earlier_training_may_know_the_images(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write_images(tmp_path, groups={})
-    add_splits(splits, folder, monkeypatch)
-    data = read_input(folder, folds="auto")
-    config = replace(
-        data.config,
-        model=ModelConfig(name="efficientnet_lite0", weights="imagenet"),
-        transfer=TransferConfig(unfreeze=unfreeze),
-    )
-    monkeypatch.setattr(fold_images, "count_multiplications", lambda _: 10**12)
-    assert choose_folds(replace(data, config=config), network()) == chosen
-
-
-def test_a_search_has_time_for_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_images(tmp_path, groups={})
-    for minutes, chosen in ((60, 5), (1, 0)):
-        data = read_input(folder, folds="auto", minutes=minutes)
-        # Fourteen minutes.
-        monkeypatch.setattr(fold_images, "count_multiplications", lambda _: 2 * 10**10)
-        assert choose_folds(data, network()) == chosen
+    path = str(tmp_path / "backbone.weights.h5")
+    changes = {"model": ModelConfig(name="cnn", width=8, weights=path)}
+    for earlier in (True, False):
+        write_weights(path, {"a": [np.ones(3, np.float32)]}, network="cnn" if earlier else "")
+        found = choose(tmp_path / str(earlier), monkeypatch, changes=changes, folds=2)
+        assert found == (0 if earlier else 2)
+    assert "an earlier training, which may know the images" in caplog.text
 
 
 def test_multiplications_are_counted() -> None:
@@ -310,43 +254,23 @@ def test_multiplications_are_counted() -> None:
     assert fold_images.count_multiplications(model) == expected
 
 
-def test_of_all_heads_of_folds_one_line_stays_on_the_screen(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Head(SimpleNamespace):
-        def run(self) -> None:
-            values = dict.fromkeys(("accuracy", "val_accuracy", "images_per_second"), 0.5)
-            report_epoch({**values, "input_wait_fraction": 0.0}, epoch=1, epochs=1, name="head")
-            answers = np.eye(3, dtype=np.float32)[np.zeros(self.part.evaluation.total, int)]
-            self.mode.record("head", lambda: answers)
-
-    monkeypatch.setattr(
-        folds, "Training", lambda _, part, *__, mode, **___: Head(part=part, mode=mode)
-    )
-    data = read_input(write_images(tmp_path, groups={}))
-    with caplog.at_level(logging.INFO):
-        folds._answer_first(network(), data, SmallSet.read(data), 3, shared=Shared(), log_dir="")
-    lasting = [record.message for record in caplog.records if record.__dict__.get("lasting")]
-    assert lasting == ["first answer: accuracy 0.354 in cross-validation, by the last layer alone"]
-
-
 class Killed(Exception):
     pass
 
 
+def tiny(size: int, classes: int) -> tf_keras.Model:
+    """A network that is traced fast."""
+    layers = tf_keras.layers
+    scaled = layers.Rescaling(1 / 255, input_shape=[size, size, 3])
+    return tf_keras.Sequential([scaled, layers.GlobalAveragePooling2D(), layers.Dense(classes)])
+
+
 def train(folder: Path, target: Path, *, found: Any = None, **training: Any) -> Path:
-    (target / "run").mkdir(parents=True, exist_ok=True)
-    data = read_input(folder, **training)
-    config = replace(data.config, checkpoints=str(target / "checkpoints"))
-    arguments = SimpleNamespace(
-        **name_files(folder),
-        transform_graph_path="none",
-        serving_model_dir=str(target / "model"),
-        model_run_dir=str(target / "run"),
-        custom_config=to_dict(config),
-        hyperparameters=found,
-    )
-    trainer.run_fn(arguments)
+    model = ModelConfig(build_fn=f"{__name__}.tiny")
+    plain = read_input(folder, **training).config
+    config = replace(plain, model=model, checkpoints=f"{target}/checkpoints")
+    arguments = trainer_arguments(config, folder, target) | {"hyperparameters": found}
+    trainer.run_fn(SimpleNamespace(**arguments))
     return target
 
 
@@ -406,19 +330,11 @@ def test_classes_are_divided_evenly(folds: int) -> None:
     assert np.ptp(counts.sum(axis=0)) <= 2
 
 
-def test_copies_and_groups_stay_together() -> None:
-    groups = digests(40) * 2 + ["film"] * 12
-    labels = np.arange(92) % 3
+def test_copies_and_groups_stay_together_in_any_order() -> None:
+    groups, labels = digests(40) * 2 + ["film"] * 12, np.arange(92) % 3
     found = assign_folds(labels, groups, 5)
-    together: dict[str, set[int]] = {}
-    for group, fold in zip(groups, found.tolist(), strict=True):
-        together.setdefault(group, set()).add(fold)
-    assert {len(folds) for folds in together.values()} == {1}
+    assert len({*zip(groups, found.tolist(), strict=True)}) == 41
     assert np.ptp(np.bincount(found, minlength=5)) <= 4
-
-
-def test_the_order_of_the_images_does_not_matter() -> None:
-    labels, groups = np.arange(50) % 4, digests(50)
-    order = np.random.default_rng(0).permutation(50)
+    order = np.random.default_rng(0).permutation(92)
     shuffled = assign_folds(labels[order], [groups[row] for row in order], 5)
-    np.testing.assert_array_equal(assign_folds(labels, groups, 5)[order], shuffled)
+    np.testing.assert_array_equal(found[order], shuffled)

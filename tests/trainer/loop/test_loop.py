@@ -15,7 +15,6 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, 
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
-from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.input.host_calls import sharing_captured
 from components.trainer.input.sampler import TrainingOrder
@@ -26,28 +25,16 @@ from components.trainer.loop.step import Step
 from components.trainer.loop.step_loop import Pace
 from components.trainer.loop.train import Stoppable, TrainingLoop
 from components.trainer.networks.layers import Dropout
-from components.trainer.networks.networks import build_model, precision
+from components.trainer.networks.networks import precision
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
 STEPS = 4
 IMAGES = TransformConfig(size=SIZE)
-AUGMENTATION = AugmentationConfig(shift=0.1, flip=True, mixup=0.2)
-SHIFT, OFF = AugmentationConfig(shift=0.1), AugmentationConfig(shift=0.0)
 
 
 class Killed(Exception):
     pass
-
-
-def network() -> tf_keras.Model:
-    return build_model(
-        ModelConfig(name="cnn", width=4, dropout=0.3),
-        size=IMAGES.seen_size,
-        classes=3,
-        mean=[128] * 3,
-        variance=[5000] * 3,
-    )
 
 
 def small() -> tf_keras.Model:
@@ -82,7 +69,7 @@ class Training:
         self.folder = folder
         self.build = options.pop("build", linear)
         # Tracing all of it takes seconds.
-        self.augmentation = {linear: OFF, small: SHIFT}.get(self.build, AUGMENTATION)
+        self.augmentation = AugmentationConfig(shift=0.1 if self.build is small else 0.0)
         self.images: TransformConfig = options.pop("images", IMAGES)
         self.input: InputConfig = options.pop("input", InputConfig(cache="none"))
         self.steps, self.batch = options.pop("steps", STEPS), options.pop("batch", BATCH)
@@ -153,6 +140,11 @@ EVERYTHING: dict[str, Any] = {
     "metric": "balanced_accuracy",
     "precision": "bfloat16",
 }
+# Options, steps between checkpoints, the step of the kill and the one after the last checkpoint.
+RESUMED: dict[str, tuple[dict[str, Any], int, int, int]] = {
+    "loss scaling, end of an epoch": ({"precision": "float16"}, 0, 6, 4),
+    "everything on, middle of an epoch": (EVERYTHING, 3, 7, 6),
+}
 
 
 def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> None:
@@ -164,26 +156,15 @@ def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "checkpoint_steps", "kill_at", "resumed_at"),
-    [
-        pytest.param({"precision": "float16"}, 0, 6, 4, id="loss scaling, end of an epoch"),
-        pytest.param(EVERYTHING, 3, 7, 6, id="everything on, middle of an epoch"),
-    ],
-)
+@pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_training_equals_an_uninterrupted_one(
-    shard_folder: ShardFolder,
-    tmp_path: Path,
-    options: dict[str, Any],
-    checkpoint_steps: int,
-    kill_at: int,
-    resumed_at: int,
+    shard_folder: ShardFolder, tmp_path: Path, name: str
 ) -> None:
+    options, checkpoint_steps, kill_at, resumed_at = RESUMED[name]
     whole = Training(shard_folder, tmp_path / "whole", build=small, **options)
     expected = whole.run()
     options = {**options, "build": small, "checkpoint_steps": checkpoint_steps}
     killed = Training(shard_folder, tmp_path / "killed", **options)
-    killed.input = InputConfig(cache="none")
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=kill_at)
     killed.seen.clear()
@@ -226,36 +207,30 @@ def test_history_and_logs_of_a_completed_training(
     assert set(by_three.seen) >= set(range(3 * STEPS))
 
 
-def truncate(folder: Path) -> None:
-    [data] = folder.glob("ckpt-*.data-*")
-    data.write_bytes(data.read_bytes()[:200])
-
-
-def overwrite(folder: Path) -> None:
-    [index] = folder.glob("ckpt-*.index")
-    index.write_bytes(bytes(index.stat().st_size))
-
-
-def lose_the_data(folder: Path) -> None:
-    [data] = folder.glob("ckpt-*.data-*")
-    data.unlink()
-
-
 def checkpoints_of(model: tf_keras.Model, folder: Path) -> Checkpoints:
     optimizer = tf_keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
     return Checkpoints(str(folder), {"model": model, "optimizer": optimizer})
 
 
-@pytest.mark.parametrize("damage", [truncate, overwrite, lose_the_data, None])
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "cut off": ("data-*", lambda file: file.write_bytes(file.read_bytes()[:200])),
+    "overwritten": ("index", lambda file: file.write_bytes(bytes(file.stat().st_size))),
+    "lost": ("data-*", Path.unlink),
+    "of another network": ("index", lambda file: None),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
 def test_an_unusable_checkpoint_is_ignored_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Any
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    saved = checkpoints_of(linear(3 if damage else 5), tmp_path)
+    saved = checkpoints_of(linear(5 if "network" in name else 3), tmp_path)
     saved.progress.history["val_loss"] = [1.0]
     saved.save()
-    if damage:
-        damage(tmp_path)
+    suffix, damage = DAMAGE[name]
+    [file] = tmp_path.glob(f"ckpt-*.{suffix}")
+    damage(file)
     model = linear()
     untrained = model.get_weights()
     checkpoints = checkpoints_of(model, tmp_path)
@@ -283,24 +258,24 @@ def test_an_unreachable_store_costs_no_checkpoint(
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(
-    ("watched", "losses", "accuracies", "best"),
-    [
-        pytest.param("val_loss", [3.0, 1.0, 2.0, 4.0], [0.0] * 4, 2, id="the lowest loss"),
-        pytest.param("val_loss", [NAN, 2.0, 3.0], [0.0] * 3, 2, id="after NaN"),
-        pytest.param("val_loss", [2.0, NAN, -INF, 1.0], [0.0] * 4, 4, id="no infinite loss"),
-        pytest.param("val_loss", [NAN, INF], [0.0] * 2, 0, id="all diverged"),
-        pytest.param("val_accuracy", [1.0, 2.0, 0.5], [0.5, 0.9, 0.7], 2, id="whatever its loss"),
-        pytest.param("val_accuracy", [2.0, 1.0], [0.5, 0.5], 1, id="the first of equal ones"),
-        pytest.param("val_accuracy", [NAN, 1.0], [0.9, 0.5], 2, id="no accuracy if diverged"),
-    ],
-)
-def test_the_best_epoch(
-    watched: str, losses: list[float], accuracies: list[float], best: int
-) -> None:
+LOSS, ACCURACY = "val_loss", "val_accuracy"
+BEST: dict[str, tuple[str, list[float], list[float], int]] = {
+    "the lowest loss": (LOSS, [3.0, 1.0, 2.0, 4.0], [0.0] * 4, 2),
+    "after NaN": (LOSS, [NAN, 2.0, 3.0], [0.0] * 3, 2),
+    "no infinite loss": (LOSS, [2.0, NAN, -INF, 1.0], [0.0] * 4, 4),
+    "all diverged": (LOSS, [NAN, INF], [0.0] * 2, 0),
+    "whatever its loss": (ACCURACY, [1.0, 2.0, 0.5], [0.5, 0.9, 0.7], 2),
+    "the first of equal ones": (ACCURACY, [2.0, 1.0], [0.5, 0.5], 1),
+    "no accuracy if diverged": (ACCURACY, [NAN, 1.0], [0.9, 0.5], 2),
+}
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_the_best_epoch(name: str) -> None:
+    watched, losses, accuracies, best = BEST[name]
     progress = Progress(watched)
     for loss, accuracy in zip(losses, accuracies, strict=True):
-        values = {"val_loss": loss, "val_accuracy": accuracy}
+        values = {LOSS: loss, ACCURACY: accuracy}
         progress.end_epoch(values, SimpleNamespace(get_weights=lambda: [progress.epochs]))
     assert progress.best_epoch == best
     assert progress.best_weights == ([best] if best else [])
@@ -312,7 +287,6 @@ def test_the_best_epoch(
 def test_patience_ends_training_with_the_best_weights(
     shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
     weights: list[Any] = []
     end_epoch = Progress.end_epoch
 
@@ -321,36 +295,25 @@ def test_patience_ends_training_with_the_best_weights(
         end_epoch(progress, {**values, "val_loss": next(losses)}, model, **keep)
 
     monkeypatch.setattr(Progress, "end_epoch", with_losses)
-    final, history = Training(shard_folder, tmp_path, epochs=5, patience=2).run()
-    assert history["val_loss"][1:] == [1.0, 2.0, 4.0]
-    for a, b in zip(final, weights[1], strict=True):
-        np.testing.assert_array_equal(a, b)
-    losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
-    final, history = Training(
-        shard_folder, tmp_path / "last", epochs=5, patience=2, keep="last"
-    ).run()
-    assert history["val_loss"][1:] == [1.0, 2.0, 4.0, 0.5]
-    for a, b in zip(final, weights[-1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    for keep, kept, expected in (("best", 1, [1.0, 2, 4]), ("last", 4, [1.0, 2, 4, 0.5])):
+        losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
+        weights.clear()
+        options: dict[str, Any] = {"epochs": 5, "patience": 2, "keep": keep}
+        final, history = Training(shard_folder, tmp_path / keep, **options).run()
+        assert history["val_loss"][1:] == expected
+        assert_same((final, {}), (weights[kept], {}))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "before", "keep"),
-    [
-        (STEPS + 1, True, "best"),
-        (2 * STEPS - 1, False, "best"),
-        (2 * STEPS - 1, False, "last"),
-    ],
-)
+@pytest.mark.parametrize(("before", "keep"), [(True, "best"), (False, "last")])
 def test_divergence_ends_training_with_the_best_weights(
     shard_folder: ShardFolder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    step: int,
     before: bool,
     keep: str,
 ) -> None:
+    step = STEPS + 1 if before else 2 * STEPS - 1
     run_steps = TrainingLoop._run_steps
     kept: dict[int, list[Any]] = {}
 

@@ -11,19 +11,35 @@ import tensorflow as tf
 from components.contract.errors import ConfigurationError
 from components.trainer.config.training import TrainingConfig
 from components.trainer.loop import strategy as strategies
-from components.trainer.loop.strategy import (
-    find_strategy,
-    limit_threads,
-    set_determinism,
-)
+from components.trainer.loop.cluster import Cluster
+from components.trainer.loop.strategy import find_strategy, limit_threads, set_determinism
 
-TWO = json.dumps(
-    {
-        "cluster": {"worker": ["localhost:1", "localhost:2"]},
-        "task": {"type": "worker", "index": 1},
-    }
+WORKERS = {"worker": ["a:1", "b:2"]}
+WITH_CHIEF = {"chief": ["a:1"], **WORKERS}
+
+
+def tf_config(cluster: Any, kind: str = "worker", index: Any = 0) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+TWO, ONE = tf_config(WORKERS, index=1), tf_config({"chief": ["a:1"]}, "chief")
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "chief"),
+    [
+        pytest.param(tf_config(WORKERS), 2, True, id="the first of workers alone"),
+        pytest.param(tf_config(WORKERS, index=1), 2, False, id="another worker"),
+        pytest.param(tf_config(WITH_CHIEF, "chief"), 3, True, id="a chief"),
+        pytest.param(tf_config(WITH_CHIEF), 3, False, id="the first worker beside a chief"),
+        pytest.param(tf_config(WORKERS, index="1"), 2, False, id="an index as text"),
+        pytest.param("", 0, False, id="empty"),
+        pytest.param("{}", 0, False, id="no cluster"),
+    ],
 )
-ONE = json.dumps({"cluster": {"chief": ["localhost:1"]}, "task": {"type": "chief", "index": 0}})
+def test_processes_of_a_cluster_and_the_chief_among_them(text: str, size: int, chief: bool) -> None:
+    cluster = Cluster.from_environment({"TF_CONFIG": text})
+    assert (cluster.size, cluster.is_chief) == (size, chief) if size else cluster is None
 
 
 class Machine:
@@ -54,23 +70,21 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("there", "chosen", "reason"),
-    [
-        pytest.param({}, "cpu", "no GPU or other worker", id="nothing"),
-        pytest.param({"gpus": 1}, "gpu", "this machine has a GPU", id="a GPU"),
-        pytest.param({"gpus": 2}, "mirrored", "this machine has 2 GPUs", id="GPUs"),
-        pytest.param({"gpus": 2, "TF_CONFIG": ONE}, "mirrored", "2 GPUs", id="a cluster of one"),
-        pytest.param({"gpus": 2, "TF_CONFIG": TWO}, "workers", "lists 2 processes", id="workers"),
-    ],
-)
+# What there is, what is chosen, and why.
+AUTO: dict[str, tuple[dict[str, Any], str, str]] = {
+    "nothing": ({}, "cpu", "no GPU or other worker"),
+    "a GPU": ({"gpus": 1}, "gpu", "this machine has a GPU"),
+    "GPUs": ({"gpus": 2}, "mirrored", "this machine has 2 GPUs"),
+    "a cluster of one": ({"gpus": 2, "TF_CONFIG": ONE}, "mirrored", "2 GPUs"),
+    "workers": ({"gpus": 2, "TF_CONFIG": TWO}, "workers", "lists 2 processes"),
+}
+
+
+@pytest.mark.parametrize("name", AUTO)
 def test_auto_chooses_the_available_accelerator_and_logs_why(
-    machine: Machine,
-    caplog: pytest.LogCaptureFixture,
-    there: dict[str, Any],
-    chosen: str,
-    reason: str,
+    machine: Machine, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
+    there, chosen, reason = AUTO[name]
     machine.set(**there)
     machine.pretend()
     with caplog.at_level(logging.INFO):
@@ -79,32 +93,36 @@ def test_auto_chooses_the_available_accelerator_and_logs_why(
     assert reason in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "there", "sentence"),
-    [
-        pytest.param("gpu", {}, "accelerator is gpu, but TensorFlow finds no GPU", id="no GPU"),
-        pytest.param("mirrored", {}, "mirrored, but TensorFlow finds no GPU", id="no GPUs"),
-        pytest.param("workers", {}, "TF_CONFIG lists no other process", id="no TF_CONFIG"),
-        pytest.param("workers", {"TF_CONFIG": ONE}, "lists no other process", id="one worker"),
-        pytest.param("cpu", {"TF_CONFIG": TWO}, "each would train alone", id="ignored"),
-        pytest.param("auto", {"TF_CONFIG": "{"}, "TF_CONFIG is '{'", id="malformed"),
-        pytest.param("workers", {"TF_CONFIG": TWO}, "process of its own", id="too late"),
-    ],
-)
-def test_an_unusable_accelerator_is_one_sentence(
-    machine: Machine, accelerator: Any, there: dict[str, Any], sentence: str
-) -> None:
+UNUSABLE: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
+    "no GPU": ({"accelerator": "gpu"}, {}, "is gpu, but TensorFlow finds no GPU"),
+    "no GPUs": ({"accelerator": "mirrored"}, {}, "is mirrored, but TensorFlow finds no GPU"),
+    "no TF_CONFIG": ({"accelerator": "workers"}, {}, "TF_CONFIG lists no other process"),
+    "one worker": ({"accelerator": "workers"}, {"TF_CONFIG": ONE}, "lists no other process"),
+    "ignored": ({"accelerator": "cpu"}, {"TF_CONFIG": TWO}, "each would train alone"),
+    "a search": ({"minutes": 5}, {"TF_CONFIG": TWO}, "one machine, but TF_CONFIG lists 2 proc"),
+    "too late": ({"accelerator": "workers"}, {"TF_CONFIG": TWO}, "process of its own"),
+} | {
+    text: ({}, {"TF_CONFIG": text}, f"TF_CONFIG .*{sentence}")
+    for text, sentence in [
+        ("{", "must be JSON such as"),
+        ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
+        (tf_config(WORKERS, index="first"), "must be JSON such as"),
+        (tf_config(WORKERS, index=2), "task is worker 2, but it lists 2 of that type"),
+        (tf_config(WORKERS, "evaluator"), "task is evaluator 0, but it lists 0 of that"),
+        (tf_config(WORKERS, "chief"), "task is chief 0, but it lists 0 of that type"),
+        (tf_config({"ps": ["a:1"], **WORKERS}), "it lists 'ps'"),
+    ]
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_unusable_accelerator_is_one_sentence(machine: Machine, name: str) -> None:
+    options, there, sentence = UNUSABLE[name]
     tf.constant(0)  # TensorFlow is in use, as in a second component of a process.
     machine.set(**there)
     with pytest.raises(ConfigurationError, match=sentence) as error:
-        find_strategy(TrainingConfig(accelerator=accelerator))
+        find_strategy(TrainingConfig(**options))
     assert "\n" not in str(error.value)
-
-
-def test_a_search_refuses_other_processes(machine: Machine) -> None:
-    machine.set(TF_CONFIG=TWO)
-    with pytest.raises(ConfigurationError, match="one machine, but TF_CONFIG lists 2 processes"):
-        find_strategy(TrainingConfig(minutes=5))
 
 
 def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
@@ -114,23 +132,21 @@ def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
         assert tf.Variable(0.0).device.endswith("CPU:0")
 
 
-@pytest.mark.parametrize(
-    ("asked", "device", "expected"),
-    [
-        pytest.param(None, "", True, id="on for the default strategy"),
-        pytest.param(None, "CPU", True, id="on for a CPU beside a GPU"),
-        pytest.param(None, "GPU", False, id="off for a GPU"),
-        pytest.param(True, "GPU", True, id="on for a GPU on request"),
-        pytest.param(False, "", False, id="off for CPU on request"),
-    ],
-)
+# The option, the device, and whether operations are deterministic.
+DETERMINISM = {
+    "on for the default strategy": (None, "", True),
+    "on for a CPU beside a GPU": (None, "CPU", True),
+    "off for a GPU": (None, "GPU", False),
+    "on for a GPU on request": (True, "GPU", True),
+    "off for CPU on request": (False, "", False),
+}
+
+
+@pytest.mark.parametrize("name", DETERMINISM)
 def test_determinism(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    asked: bool | None,
-    device: str,
-    expected: bool,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
+    asked, device, expected = DETERMINISM[name]
     calls: list[Any] = []
     experimental = tf.config.experimental
     monkeypatch.setattr(experimental, "enable_op_determinism", lambda: calls.append(1))

@@ -1,6 +1,5 @@
 """One Trainer in several processes, connected by TF_CONFIG."""
 
-import json
 import time
 from pathlib import Path
 from subprocess import Popen
@@ -8,19 +7,16 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.summary.summary_iterator import summary_iterator
 
 from components.contract.errors import ConfigurationError, WorkerError
-from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.trainer.loop.strategy import (
-    own_directory,
-    report_lost_worker,
-    require_agreement,
-)
+from components.trainer.loop.strategy import report_lost_worker, require_agreement
 from tests import nodes
 from tests.conftest import SIZE
+from tests.trainer.input.shard_folder import trainer_arguments
 from tests.trainer.loop.trainer_process import cluster, start
 
 # In one process, so that fixtures are created once.
@@ -38,20 +34,6 @@ class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         return (value + next(self._others)) / 2
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_only_the_chief_writes_to_the_given_directory(
-    index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TF_CONFIG", cluster(2)[index]["TF_CONFIG"])
-    folders = [own_directory("gs://bucket/run/", _Workers()) for _ in range(2)]
-    if index == 0:
-        assert folders == ["gs://bucket/run/"] * 2
-    else:
-        assert [Path(folder).name for folder in folders] == ["run", "run"]
-        assert len({Path(folder).parent for folder in folders}) == 2
-        assert all(Path(folder).parent.is_dir() for folder in folders)
 
 
 def test_workers_that_see_different_files_stop() -> None:
@@ -81,24 +63,20 @@ def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -
         assert "Start all workers again to resume" in str(found.value)
 
 
-def config(target: Path) -> TrainerConfig:
-    return TrainerConfig(
+def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes]]:
+    config = TrainerConfig(
         transform=TransformConfig(size=SIZE),
         model=ModelConfig(name="cnn", width=4),
         training=TrainingConfig(batch_size=16, epochs=6, patience=6),
         checkpoints=str(target / "checkpoints"),
     )
-
-
-def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes]]:
+    graph, folder = transformed.graph.uri, str(target.parent)
+    arguments = trainer_arguments(config, transformed.examples.uri, target, graph=graph)
     return [
         start(
-            config(target),
-            examples=transformed.examples.uri,
-            graph=transformed.graph.uri,
-            target=target,
+            arguments,
             log=target.parent / f"{index}.log",
-            environment={**environment, "TMPDIR": str(target.parent)},
+            environment={**environment, "TMPDIR": folder},
         )
         for index, environment in enumerate(cluster(2))
     ]
@@ -110,23 +88,13 @@ def run_both(transformed: nodes.Transformed, target: Path) -> None:
         assert status == 0, (target.parent / f"{index}.log").read_text()[-2000:]
 
 
-def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
-    """Return the exported weights, and the history without measured times."""
-    [weights] = (target / "model").rglob("variables.data-*")
-    history = json.loads((target / "run" / HISTORY_FILE).read_text())
-    return weights.read_bytes(), {
-        n: v for n, v in history.items() if n not in (RATE, INPUT_WAIT_FRACTION)
-    }
-
-
 @pytest.mark.slow
 def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run_both(transformed, whole)
-    chief, other = start_both(transformed, killed)
-    while not list(killed.glob("checkpoints/*/*/ckpt-2.index")):
+    target = tmp_path / "out"
+    chief, other = start_both(transformed, target)
+    while not list(target.glob("checkpoints/*/*/ckpt-2.index")):
         assert chief.poll() is None
         time.sleep(0.01)
     chief.kill()
@@ -134,11 +102,13 @@ def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     lines = (tmp_path / "1.log").read_text().splitlines()
     [sentence] = [line for line in lines if line.startswith("Trainer: error: ")]
     assert "Another worker of this training has stopped or cannot be reached" in sentence
-    assert not (killed / "model").exists()
-    run_both(transformed, killed)
-    assert exported(killed) == exported(whole)
-    # Only files of the chief are left, with a log for each time it was started.
-    for target, starts in ((whole, 1), (killed, 2)):
-        assert not list(target.glob("checkpoints/*"))
-        assert len(list((target / "run").rglob("validation/events*"))) == starts
+    assert not (target / "model").exists()
+    run_both(transformed, target)
+    # Each start of the chief has left a log, the second of the epochs after the checkpoint.
+    _, resumed = sorted((target / "run").rglob("validation/events*"))
+    [epoch, *_] = [event.step for event in summary_iterator(str(resumed)) if event.summary.value]
+    assert epoch > 2
+    # Only files of the chief are left.
+    assert len(list((target / "model").rglob("variables.data-*"))) == 1
+    assert not list(target.glob("checkpoints/*"))
     assert not list(tmp_path.glob("worker-*"))

@@ -13,36 +13,20 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.host.startup import end_process, quick_imports
-from components.trainer.config.training import TrainerConfig
 
 
 def start(
-    config: TrainerConfig,
-    *,
-    examples: str,
-    graph: str,
-    target: Path,
-    log: Path,
-    environment: Mapping[str, str],
+    arguments: Mapping[str, Any], *, log: Path, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a Trainer that writes its artifacts below `target`, and its errors to `log`."""
-    given = {
-        "train_files": [f"{examples}/Split-train/*"],
-        "eval_files": [f"{examples}/Split-eval/*"],
-        "transform_graph_path": graph,
-        "serving_model_dir": str(target / "model" / "Format-Serving"),
-        "model_run_dir": str(target / "run"),
-        "custom_config": to_dict(config),
-        "hyperparameters": None,
-    }
+    """Start a Trainer with what TFX passes to `run_fn`; its errors go to `log`."""
     module = "tests.trainer.loop.trainer_process"
     with open(log, "wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module, json.dumps(given)],
+            [sys.executable, "-W", "ignore", "-m", module, json.dumps(arguments)],
             env={**os.environ, **environment},
             stderr=errors,
         )
