@@ -59,11 +59,15 @@ def main(shards: str, target: str, *names: str) -> None:
     for name in names:
         kind, _, devices = name.partition("-")
         reader: Any = "streamed" if kind == "streamed" else "indexed"
+        options = FULL if kind in ("whole", "killed", "stopped") else PLAIN
+        if not devices:
+            # Those that can be stopped are not saved within an epoch, where replicas differ.
+            options = {**options, "checkpoint_steps": 0}
         training = Training(
             ShardFolder(Path(shards), {}, {}),
             folder / name,
             input=InputConfig(reader=reader, cache="none"),
-            **(FULL if kind in ("whole", "killed", "stopped") else PLAIN),
+            **options,
         )
         if kind == "killed":
             with contextlib.suppress(tf.errors.UnknownError):

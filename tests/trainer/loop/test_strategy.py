@@ -39,7 +39,7 @@ TWO, ONE = tf_config(WORKERS, index=1), tf_config({"chief": ["a:1"]}, "chief")
 )
 def test_processes_of_a_cluster_and_the_chief_among_them(text: str, size: int, chief: bool) -> None:
     cluster = Cluster.from_environment({"TF_CONFIG": text})
-    assert (cluster.size, cluster.is_chief) == (size, chief) if size else cluster is None
+    assert (cluster and (cluster.size, cluster.is_chief)) == ((size, chief) if size else None)
 
 
 class Machine:
@@ -93,33 +93,32 @@ def test_auto_chooses_the_available_accelerator_and_logs_why(
     assert reason in caplog.text
 
 
-UNUSABLE: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
-    "no GPU": ({"accelerator": "gpu"}, {}, "is gpu, but TensorFlow finds no GPU"),
-    "no GPUs": ({"accelerator": "mirrored"}, {}, "is mirrored, but TensorFlow finds no GPU"),
-    "no TF_CONFIG": ({"accelerator": "workers"}, {}, "TF_CONFIG lists no other process"),
-    "one worker": ({"accelerator": "workers"}, {"TF_CONFIG": ONE}, "lists no other process"),
-    "ignored": ({"accelerator": "cpu"}, {"TF_CONFIG": TWO}, "each would train alone"),
-    "a search": ({"minutes": 5}, {"TF_CONFIG": TWO}, "one machine, but TF_CONFIG lists 2 proc"),
-    "too late": ({"accelerator": "workers"}, {"TF_CONFIG": TWO}, "process of its own"),
-} | {
-    text: ({}, {"TF_CONFIG": text}, f"TF_CONFIG .*{sentence}")
-    for text, sentence in [
-        ("{", "must be JSON such as"),
-        ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
-        (tf_config(WORKERS, index="first"), "must be JSON such as"),
-        (tf_config(WORKERS, index=2), "task is worker 2, but it lists 2 of that type"),
-        (tf_config(WORKERS, "evaluator"), "task is evaluator 0, but it lists 0 of that"),
-        (tf_config(WORKERS, "chief"), "task is chief 0, but it lists 0 of that type"),
-        (tf_config({"ps": ["a:1"], **WORKERS}), "it lists 'ps'"),
-    ]
+MALFORMED = {
+    "{": "must be JSON such as",
+    '{"cluster": 3, "task": {"type": "worker", "index": 0}}': "must be JSON such as",
+    tf_config(WORKERS, index="first"): "must be JSON such as",
+    tf_config(WORKERS, index=2): "task is worker 2, but it lists 2 of that type",
+    tf_config(WORKERS, "evaluator"): "task is evaluator 0, but it lists 0 of that",
+    tf_config(WORKERS, "chief"): "task is chief 0, but it lists 0 of that type",
+    tf_config({"ps": ["a:1"], **WORKERS}): "it lists 'ps'",
+}
+UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no GPU": ({"accelerator": "gpu"}, "", "is gpu, but TensorFlow finds no GPU"),
+    "no GPUs": ({"accelerator": "mirrored"}, "", "is mirrored, but TensorFlow finds no GPU"),
+    "no TF_CONFIG": ({"accelerator": "workers"}, "", "TF_CONFIG lists no other process"),
+    "one worker": ({"accelerator": "workers"}, ONE, "TF_CONFIG lists no other process"),
+    "ignored": ({"accelerator": "cpu"}, TWO, "each would train alone"),
+    "a search": ({"minutes": 5}, TWO, "one machine, but TF_CONFIG lists 2 processes"),
+    "too late": ({"accelerator": "workers"}, TWO, "process of its own"),
+    **{text: ({}, text, f"TF_CONFIG .*{said}") for text, said in MALFORMED.items()},
 }
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_accelerator_is_one_sentence(machine: Machine, name: str) -> None:
-    options, there, sentence = UNUSABLE[name]
+    options, cluster, sentence = UNUSABLE[name]
     tf.constant(0)  # TensorFlow is in use, as in a second component of a process.
-    machine.set(**there)
+    machine.set(TF_CONFIG=cluster)
     with pytest.raises(ConfigurationError, match=sentence) as error:
         find_strategy(TrainingConfig(**options))
     assert "\n" not in str(error.value)

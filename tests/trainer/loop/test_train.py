@@ -245,6 +245,7 @@ def test_weights_that_fine_tuning_spoils_are_discarded(
     heads = [Parts.of(both.model).head.get_weights() for both in (worse, diverged)]
     for ours, theirs in zip(*heads, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    assert worse.answers is not None
     # Those that the first phase was measured by, but for features in float16.
     logits = [worse.model(images) for images, _ in worse.data.read_evaluation()]
     np.testing.assert_allclose(np.concatenate(logits), worse.answers, atol=0.05)
