@@ -76,7 +76,7 @@ def _components(config: Config, layout: Layout, listing: str) -> list[BaseCompon
 
 def _outputs_of(components: Iterable[BaseComponent]) -> dict[str, BaseChannel]:
     """Return the outputs of components by name; no two steps have an output of the same name."""
-    return {name: output for one in components for name, output in one.outputs.items()}
+    return {name: output for component in components for name, output in component.outputs.items()}
 
 
 def _ingest_and_validate(config: Config, layout: Layout, listing: str) -> list[BaseComponent]:

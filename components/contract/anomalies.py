@@ -33,13 +33,13 @@ def read_anomalies(uri: str, split_names: str) -> dict[str, list[Anomaly]]:
 
     `split_names` is a JSON list, as in the property of TFX's artifacts.
     """
-    found = {}
+    by_split = {}
     for split in sorted(json.loads(split_names or "[]")):
         path = os.path.join(uri, f"Split-{split}", "SchemaDiff.pb")
         with open_file(path, "rb") as file:
             anomalies = anomalies_pb2.Anomalies.FromString(file.read())
-        found[split] = list(list_anomalies(anomalies, split))
-    return found
+        by_split[split] = list(list_anomalies(anomalies, split))
+    return by_split
 
 
 def list_anomalies(anomalies: anomalies_pb2.Anomalies, split: str) -> Iterator[Anomaly]:

@@ -44,18 +44,18 @@ def configuration(section: str = "") -> Callable[[type[_Config]], type[_Config]]
     settings = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def decorate(owner: type[_Config]) -> type[_Config]:
-        made: Any = pydantic.dataclasses.dataclass(frozen=True, config=settings)(owner)
-        validate = made.__init__
+        validated: Any = pydantic.dataclasses.dataclass(frozen=True, config=settings)(owner)
+        validate = validated.__init__
 
         @functools.wraps(validate)
         def init(self: Any, *args: Any, **fields: Any) -> None:
             try:
                 validate(self, *args, **fields)
             except pydantic.ValidationError as error:
-                raise ConfigurationError(explain(error, made, section)) from None
+                raise ConfigurationError(explain(error, validated, section)) from None
 
-        made.__init__ = init
-        return made  # type: ignore[no-any-return]
+        validated.__init__ = init
+        return validated  # type: ignore[no-any-return]
 
     return decorate
 
@@ -83,10 +83,10 @@ _make_adapter: Any = functools.cache(pydantic.TypeAdapter)
 def from_dict(kind: type[_Config], fields: Mapping[str, Any]) -> _Config:
     """Rebuild a dataclass from the output of `to_dict`, and validate it as `configuration` does."""
     try:
-        made: _Config = _make_adapter(kind).validate_python(fields)
+        config: _Config = _make_adapter(kind).validate_python(fields)
     except pydantic.ValidationError as error:
         raise ConfigurationError(explain(error, kind)) from None
-    return made
+    return config
 
 
 def from_json(kind: type[_Config], text: str) -> _Config:

@@ -98,8 +98,8 @@ def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
 
     They may disagree on damaged, misplaced or duplicate metadata.
     """
-    found = find_orientation(data, image)
-    return found if found == read_orientation(data) else None
+    orientation = find_orientation(data, image)
+    return orientation if orientation == read_orientation(data) else None
 
 
 def _see(data: bytes, image: Image.Image) -> Pixels:

@@ -59,8 +59,8 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
-    if (found := _OTHER.match(data)) and found.lastindex:
-        name = list(_OTHERS)[found.lastindex - 1]
+    if (match := _OTHER.match(data)) and match.lastindex:
+        name = list(_OTHERS)[match.lastindex - 1]
         reason = f"{name} is not supported: store images as PNG or JPEG"
         raise Rejected(Category.UNSUPPORTED, reason)
     _check_boxes(data, config)

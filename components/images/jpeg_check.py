@@ -84,10 +84,10 @@ def check_scans(data: bytes, most: int) -> bool:
     """
     place = scans = 0
     for _ in range(_MOST_MARKERS):
-        found = _MARKER.search(data, place)
-        if not found or data[found.start() + 1] == END:
-            return found is not None
-        place, marker = found.end(), data[found.start() + 1]
+        match = _MARKER.search(data, place)
+        if not match or data[match.start() + 1] == END:
+            return match is not None
+        place, marker = match.end(), data[match.start() + 1]
         if marker not in WITHOUT_LENGTH:
             place += int.from_bytes(data[place : place + 2], "big")
         scans += marker == SCAN

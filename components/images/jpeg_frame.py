@@ -63,17 +63,17 @@ def state_orientation(data: bytes) -> int | None:
 
     Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
     """
-    found, end = [], 0
+    segments, end = [], 0
     for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS):
         start, end = place + 10, place + 2 + int.from_bytes(data[place + 2 : place + 4], "big")
         if marker == _APP1 and data[place + 4 : start] == _EXIF:
-            found.append(data[start : min(end, SEARCHED_BYTES)])
+            segments.append(data[start : min(end, SEARCHED_BYTES)])
     in_png = data.startswith(b"\x89PNG") and _PNG_EXIF in data
     in_xmp = data.find(_XMP, 0, max(end, SEARCHED_BYTES)) >= 0
-    if not (found or in_png or in_xmp):
+    if not (segments or in_png or in_xmp):
         return 1
     try:
-        [exif] = found
+        [exif] = segments
         stated = _read_tags(exif)
     except (KeyError, ValueError, struct.error):  # Truncated, repeated, or out of place.
         return None
@@ -93,9 +93,9 @@ def read_orientation(data: bytes) -> int:
         return stated
     heads = data[:SEARCHED_BYTES]
     start = data.find(_PNG_EXIF) + 4 if data.startswith(b"\x89PNG") else _find_exif(data)
-    found = _read_directory(data[start : start + _MOST_EXIF]) if start > 4 else 0
+    in_exif = _read_directory(data[start : start + _MOST_EXIF]) if start > 4 else 0
     in_xmp = _XMP_VALUE.search(heads)
-    return found or (int(in_xmp[1]) if in_xmp else 1)
+    return in_exif or (int(in_xmp[1]) if in_xmp else 1)
 
 
 def _find_exif(data: bytes) -> int:

@@ -64,9 +64,9 @@ def _read_stated(encoded: tf.Tensor, stated: tf.Tensor) -> tf.Tensor:
     files = tf.boolean_mask(encoded, stated)
     starts = tf.where(_is_png(files), _find_in_png(files), _find_in_jpeg(files))
     spec = tf.TensorSpec([], tf.int32)
-    found = tf.map_fn(_read_exif, (files, starts), fn_output_signature=spec)
-    found = tf.where(found > 0, found, _read_xmp(files))
-    return tf.tensor_scatter_nd_update(tf.ones_like(stated, tf.int32), places, found)
+    orientations = tf.map_fn(_read_exif, (files, starts), fn_output_signature=spec)
+    orientations = tf.where(orientations > 0, orientations, _read_xmp(files))
+    return tf.tensor_scatter_nd_update(tf.ones_like(stated, tf.int32), places, orientations)
 
 
 def _is_png(files: tf.Tensor) -> tf.Tensor:
@@ -193,8 +193,8 @@ def find_segments(
         (positions, _read_heads(files, positions)),
         maximum_iterations=MOST_SEGMENTS,
     )
-    found = tf.equal(heads[:, 0], 0xFF) & is_wanted(heads)
-    return tf.where(found[:, tf.newaxis], heads, 0), tf.where(found, positions, 0)
+    is_there = tf.equal(heads[:, 0], 0xFF) & is_wanted(heads)
+    return tf.where(is_there[:, tf.newaxis], heads, 0), tf.where(is_there, positions, 0)
 
 
 def _read_heads(files: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:

@@ -86,13 +86,13 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
         # The listing holds the corrections, so moving their file must not ingest again.
         name = posixpath.basename(config.corrections)
         cut["config"] = to_json(dataclasses.replace(config, corrections=name))
-    found = {**cut, **facts}
+    settled = {**cut, **facts}
     # The facts name the span, however it was chosen.
     decided = from_json(IngestConfig, cut.get("config", properties["config"]))
     options = to_json(dataclasses.replace(decided, span=None))
-    made_of = {**found, "config": options, "code": properties.get("code_digest")}
+    made_of = {**settled, "config": options, "code": properties.get("code_digest")}
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
-    return {**found, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
+    return {**settled, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
 
 
 def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
@@ -130,27 +130,29 @@ def _list_spans(data: str, spans: Sequence[Span], config: IngestConfig) -> Listi
     parts: dict[int, Listing] = {}
     is_excluded = Exclusion(config.exclude)
     for span in spans:
-        folder, found = _find(span.folder, is_excluded)
-        if found:
-            parts[span.span] = _label(folder, found, config, is_excluded)
+        folder, entries = _find(span.folder, is_excluded)
+        if entries:
+            parts[span.span] = _label(folder, entries, config, is_excluded)
         else:
             notes.append(f"{folder} is empty.")
     if not parts:
         raise DataError(f"All folders that {data} matches are empty: add images.")
-    places = {of.layout: of.root for of in reversed(parts.values())}
+    places = {part.layout: part.root for part in reversed(parts.values())}
     if len(places) > 1:
         *_, (second, other), (first, place) = places.items()
         raise DataError(
             f"The layout of {place} is {first}, but that of {other} is {second}: set "
             f"ingest.layout, or choose a smaller ingest.window."
         )
-    _check_numbers([of for of in parts.values() if of.taken])
+    _check_numbers([part for part in parts.values() if part.taken])
     return _complete(_join(root, parts, [*notes, *is_excluded.notes()]), config)
 
 
 def _check_numbers(spans: Sequence[Listing]) -> None:
     """Raise `DataError` if the records of one span have numbers for the names of another."""
-    labels = {f"{of.root}/{of.files[0].path}": {file.label for file in of.files} for of in spans}
+    labels = {
+        f"{span.root}/{span.files[0].path}": {file.label for file in span.files} for span in spans
+    }
     numbers = [path for path, names in labels.items() if all(map(str.isdecimal, names))]
     names = [path for path, names in labels.items() if not any(map(str.isdecimal, names))]
     if numbers and names:
@@ -164,20 +166,20 @@ def _join(root: str, parts: Mapping[int, Listing], notes: Sequence[str]) -> List
     """Join the listings of spans, with paths from the folder above them, and the span's number."""
     shared = "" if root == "." else f"{root.rstrip('/')}/"
     above = {
-        span: f"{of.root.rstrip('/')}/".removeprefix(shared).lstrip("/")
-        for span, of in parts.items()
+        span: f"{part.root.rstrip('/')}/".removeprefix(shared).lstrip("/")
+        for span, part in parts.items()
     }
     files = (
         file._replace(path=above[span] + file.path, columns={**file.columns, SPAN: span})
-        for span, of in parts.items()
-        for file in of.files
+        for span, part in parts.items()
+        for file in part.files
     )
     skipped = {
         above[span] + path: reason
-        for span, of in parts.items()
-        for path, reason in of.skipped.items()
+        for span, part in parts.items()
+        for path, reason in part.skipped.items()
     }
-    of_spans = dict.fromkeys(note for of in parts.values() for note in of.notes)
+    of_spans = dict.fromkeys(note for part in parts.values() for note in part.notes)
     *_, last = parts.values()
     return dataclasses.replace(
         last,
@@ -196,10 +198,10 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
     """
     config = config or IngestConfig()
     is_excluded = Exclusion(config.exclude)
-    folder, found = _find(folder, is_excluded)
-    listing = _label(folder, found, config, is_excluded)
+    folder, entries = _find(folder, is_excluded)
+    listing = _label(folder, entries, config, is_excluded)
     # Of a million files, it takes as much memory as the result.
-    del found
+    del entries
     listing = dataclasses.replace(listing, notes=(*listing.notes, *is_excluded.notes()))
     return _complete(listing, config)
 

@@ -73,12 +73,12 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
     """
     counts = listing.labels_per_split()
     hashed = counts.pop(None, collections.Counter())
-    found = {split: labels for split, labels in counts.items() if split is not None}
+    given = {split: labels for split, labels in counts.items() if split is not None}
     if len(listing.files) > _FEW:
         for label, count in hashed.items():
             least = min_units(listing.fractions, units=count, images=count)
             for split in filter(least.get, least):
-                found.setdefault(split, collections.Counter())[label] += count
+                given.setdefault(split, collections.Counter())[label] += count
     else:
         divided = [file for file in listing.files if file.split is None]
         digests = [
@@ -89,9 +89,9 @@ def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping
         rule = find_rule(listing, hashed, digests)
         for file, sha256 in digests:
             split = rule.split_of(file, sha256)
-            found.setdefault(split, collections.Counter())[file.label] += 1
-    require_splits(found, listing.root)
-    return found
+            given.setdefault(split, collections.Counter())[file.label] += 1
+    require_splits(given, listing.root)
+    return given
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:
@@ -151,7 +151,7 @@ def _sample(listing: Listing) -> list[ImageFile]:
     step = max(1, round(count**0.5))
     sample = [file for start in range(step) for file in chosen[start::step]]
     counts = listing.tally.labels
-    if count < len(files) and any(min(of.values()) <= _RARE for of in counts.values()):
+    if count < len(files) and any(min(labels.values()) <= _RARE for labels in counts.values()):
         rare = (file for file in files if counts[file.split][file.label] <= _RARE)
         sample = list(dict.fromkeys([*sample, *itertools.islice(rare, SAMPLE)]))
     return sample

@@ -59,7 +59,9 @@ class ImageModel:
             for name, function in self._model.signatures.items()
             if [*function.structured_input_signature[1]] == [INPUT]
         }
-        self.outputs = {name: [*of.structured_outputs] for name, of in self._functions.items()}
+        self.outputs = {
+            name: [*function.structured_outputs] for name, function in self._functions.items()
+        }
         """Signature → names of its outputs."""
 
     def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:

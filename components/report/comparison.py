@@ -152,8 +152,8 @@ def _judge(model: Predictions, rows: Sequence[int], labels: Sequence[str]) -> Pr
 def _list_differences(
     first: EvaluatedRun, second: EvaluatedRun, part: str
 ) -> dict[str, tuple[Any, Any]]:
-    one, other = first.parts[part], second.parts[part]
-    values = {name: (one.get(name), other.get(name)) for name in {**one, **other}}
+    left, right = first.parts[part], second.parts[part]
+    values = {name: (left.get(name), right.get(name)) for name in {**left, **right}}
     return {name: both for name, both in values.items() if both[0] != both[1]}
 
 

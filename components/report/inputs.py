@@ -89,8 +89,8 @@ def gather_facts(
         balance=read_index(examples.uri)["labels"],
         files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies={
-            split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in found]
-            for split, found in read_anomalies(anomalies.uri, anomalies.split_names).items()
+            split: [f"{anomaly.feature}: {anomaly.text}" for anomaly in of_split]
+            for split, of_split in read_anomalies(anomalies.uri, anomalies.split_names).items()
         },
         **fits,
         **_measure_without(suspects, evaluated, given["rejects"].uri, split, folds),

@@ -194,8 +194,8 @@ class CloudStorage(GCSFileSystem):
             prefixes, token = [], None
             while True:
                 page = await list_page(prefix, "/" if levels else None, token)
-                for found in page.get("items", ()):
-                    take(found)
+                for item in page.get("items", ()):
+                    take(item)
                 prefixes += page.get("prefixes", ())
                 if not (token := page.get("nextPageToken")):
                     break
@@ -204,8 +204,8 @@ class CloudStorage(GCSFileSystem):
         top = f"{folder}/" if folder else ""
         first = await list_page(top, None, None)
         if not first.get("nextPageToken"):
-            for found in first.get("items", ()):
-                take(found)
+            for item in first.get("items", ()):
+                take(item)
             return
         # Folders of splits have few, those of labels many neighbors.
         await list_below(top, 2)

@@ -19,13 +19,13 @@ def take_over(
     earlier = find_earlier(transformed_uri, "made_by", made_by)
     known = dict(_list_intact(earlier)) if earlier else {}
     identities = {place: _identify(_shard(examples_uri, *place)) for place in places}
-    found = {place: known[file] for place, file in identities.items() if file in known}
-    for place, before in found.items():
+    unchanged = {place: known[file] for place, file in identities.items() if file in known}
+    for place, before in unchanged.items():
         for path in (_shard, index_path):
             new = path(transformed_uri, *place)
             make_folders(os.path.dirname(new))
             link(path(earlier, *before), new)
-    return [place for place in places if place not in found]
+    return [place for place in places if place not in unchanged]
 
 
 def _list_intact(uri: str) -> Iterator[tuple[tuple[int, ...], tuple[str, str]]]:

@@ -82,8 +82,8 @@ class Executor(executor.Executor):
         }
         if sum(count_examples(read_index(examples.uri)).values()) <= _FEW:
             for split, file in files.items():
-                found = _count_here(list_shards(examples.uri, split))
-                io_utils.write_bytes_file(file, found.SerializeToString(deterministic=True))
+                counted = _count_here(list_shards(examples.uri, split))
+                io_utils.write_bytes_file(file, counted.SerializeToString(deterministic=True))
             return
         with self._make_beam_pipeline() as pipeline:
             for split, file in files.items():

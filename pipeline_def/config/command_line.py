@@ -209,12 +209,12 @@ def read_file(path: str) -> dict[str, Any]:
             f"{path} must contain options by name, such as `training: {{epochs: 3}}`."
         )
     values: dict[str, Any] = {}
-    found: list[str] = []
+    names: list[str] = []
     for name, value in _flatten(content):
-        for other in found:
+        for other in names:
             if f"{name}.".startswith(f"{other}.") or other.startswith(f"{name}."):
                 raise ConfigurationError(f"{path} sets {other} and {name}: set it in one place.")
-        found.append(name)
+        names.append(name)
         if name in list_sections():
             held = "empty" if value is None else quote(value)
             raise ConfigurationError(f"{path}: {name} is {held}, but {_describe_section(name)}")

@@ -153,7 +153,7 @@ class StepConfig:
             if isinstance(mine, dict):
                 merged[item.name] = {**other, **mine}
             elif isinstance(mine, list):
-                merged[item.name] = [*other, *(one for one in mine if one not in other)]
+                merged[item.name] = [*other, *(entry for entry in mine if entry not in other)]
             else:
                 merged[item.name] = other if mine is None else mine
         return StepConfig(**merged)
@@ -210,6 +210,6 @@ class KubeflowConfig:
 
         It needs no large machine, but keeps its access to artifacts.
         """
-        own = self.step(name)
+        step = self.step(name)
         small = dataclasses.replace(self.step(EVERY_STEP), gpus=None, shared_memory=None)
-        return StepConfig(image=own.image, retries=own.retries).over(own.access()).over(small)
+        return StepConfig(image=step.image, retries=step.retries).over(step.access()).over(small)

@@ -61,8 +61,8 @@ class KubernetesClient:
     def config_map(self, name: str) -> dict[str, str]:
         """Return the data of a config map in the pod's namespace; empty if it does not exist."""
         read = self._core.read_namespaced_config_map
-        found = self._ask(f"read the config map {name}", read, name)
-        return dict((found or {}).get("data") or {})
+        config_map = self._ask(f"read the config map {name}", read, name)
+        return dict((config_map or {}).get("data") or {})
 
     def create(self, service: Manifest, job: Manifest) -> None:
         """Create the Service and the Job of workers."""
@@ -74,8 +74,8 @@ class KubernetesClient:
         self._ask(f"delete the Service {name}", self._core.delete_namespaced_service, name)
         delete = self._batch.delete_namespaced_job
         # Foreground: the job exists until its pods are gone.
-        found = self._ask(f"delete the Job {name}", delete, name, propagation_policy="Foreground")
-        return found is not None
+        deleted = self._ask(f"delete the Job {name}", delete, name, propagation_policy="Foreground")
+        return deleted is not None
 
     def job(self, name: str) -> Manifest | None:
         """Return a Job; None if it does not exist."""
@@ -84,8 +84,8 @@ class KubernetesClient:
     def job_pods(self, job: str) -> list[Manifest]:
         """Return the pods of a Job."""
         pods = self._core.list_namespaced_pod
-        found = self._ask(f"list the pods of {job}", pods, label_selector=f"job-name={job}")
-        return list((found or {}).get("items", []))
+        listed = self._ask(f"list the pods of {job}", pods, label_selector=f"job-name={job}")
+        return list((listed or {}).get("items", []))
 
     def log(self, pod: str, **wanted: int) -> list[str]:
         """Return log lines of a pod, each preceded by its time; [] until the pod has a log.

@@ -161,7 +161,9 @@ def check_root(root: str, target: Target) -> None:
 
 def find_problems(documents: list[Any], target: Target) -> list[str]:
     """Return a sentence for everything that `target` would refuse."""
-    if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
+    if len(documents) not in (1, 2) or not all(
+        isinstance(document, dict) for document in documents
+    ):
         return [
             "The file must contain a specification, and may have a document `platforms` after it."
         ]

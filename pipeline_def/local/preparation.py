@@ -71,7 +71,7 @@ def use_corrections(config: Config, output: str) -> Config:
     """
     if config.ingest.corrections or "ingest.corrections" in config.given:
         return config
-    data, own = config.data or Layout(config.output).sample, Layout(output).corrections
+    data, corrections = config.data or Layout(config.output).sample, Layout(output).corrections
     last = None
     # Records that cannot be read must not prevent a run.
     with contextlib.suppress(StorageError):
@@ -79,12 +79,12 @@ def use_corrections(config: Config, output: str) -> Config:
             if record.configuration.get("data") == data:
                 last = record.configuration.get("ingest", {}).get("corrections")
     # That of an output at a URL has the path of the working copy.
-    last = own if last == Layout(config.output).corrections else last
-    files = {file for file in (last, own if is_file(own) else None) if file}
+    last = corrections if last == Layout(config.output).corrections else last
+    files = {file for file in (last, corrections if is_file(corrections) else None) if file}
     if len(files) > 1:
         raise ConfigurationError(
-            f"The last run used the corrections {last}, but there is also {own}: choose with "
-            f"--ingest.corrections FILE, or none."
+            f"The last run used the corrections {last}, but there is also {corrections}: choose "
+            f"with --ingest.corrections FILE, or none."
         )
     for file in files:
         why = "as in the last run" if last else "found in the output"

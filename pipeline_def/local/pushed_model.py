@@ -124,8 +124,8 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
         return {}
     pushed, version = os.path.split(os.path.abspath(model))
     if os.path.realpath(pushed) == os.path.realpath(Layout(output).pushed):
-        found = find_push(output, version, records=_fetch_records(output))
-        run = found.record if found else None
+        push = find_push(output, version, records=_fetch_records(output))
+        run = push.record if push else None
     else:
         place = os.path.abspath(model)
         run = next((run for _, run in _list_trained(output) if _find_trained(run) == place), None)

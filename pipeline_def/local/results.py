@@ -146,7 +146,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         "headline": record.headline,
         "evidence": record.evidence,
         "blessing_reason": "; ".join(record.reasons),
-        "formats": {one["kind"]: one["reason"] for one in report.get("formats", ())},
+        "formats": {entry["kind"]: entry["reason"] for entry in report.get("formats", ())},
         "findings": report["examination"]["findings"],
         "try_first": report["examination"].get("first", ""),
         "pushed_model": pushed.destination if pushed else None,

@@ -88,8 +88,8 @@ def _finds_the_same(record: RunRecord, name: str, listing: str) -> bool:
     }
     given = properties | ({_LISTING: listing} if name == EXAMPLE_GEN.id else {})
     # TFX omits properties that have their default.
-    found = lookup.look_up(inputs, given)
-    return all((properties.get(key) or "") == (value or "") for key, value in found.items())
+    values = lookup.look_up(inputs, given)
+    return all((properties.get(key) or "") == (value or "") for key, value in values.items())
 
 
 def list_again(record: RunRecord) -> Steps:

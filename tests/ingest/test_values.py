@@ -12,7 +12,7 @@ import pytest
 from components.ingest.source.values import RefusedValueError, read_label, read_split
 
 named = functools.partial(read_label, names={"0": "blue", "1": "green", "2": "red"})
-of_night = functools.partial(read_split, own=["night"])
+of_night = functools.partial(read_split, names=["night"])
 
 
 Read = Callable[[Any], object]

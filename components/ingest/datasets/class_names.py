@@ -77,12 +77,12 @@ def find_names(
         names = ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
         other = of_folder.setdefault(posixpath.dirname(path), names)
         of_folder[posixpath.dirname(path)] = other.beside(names)
-    found = {
+    of_shards = {
         shard: next((of_folder[place] for place in _above(shard) if place in of_folder), NO_NAMES)
         for shard in shards
     }
-    is_apart = len(of_folder) == 1 and not any(found.values())
-    return dict.fromkeys(found, *of_folder.values()) if is_apart else found
+    is_apart = len(of_folder) == 1 and not any(of_shards.values())
+    return dict.fromkeys(of_shards, *of_folder.values()) if is_apart else of_shards
 
 
 def _above(path: str) -> Iterator[str]:
@@ -183,7 +183,9 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
     return [
         f"No record has the label 0 of {source}, {quote(first)}: if the labels start at 1, all "
         f"names are wrong; then write its lines as 1:{first}."
-        for source, first in {of.names.source: of.names.by_number.get("0") for of in shards}.items()
+        for source, first in {
+            shard.names.source: shard.names.by_number.get("0") for shard in shards
+        }.items()
         if first and 0 not in used[source] and len(used[source]) > 1
     ]
 

@@ -57,8 +57,8 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
             table = file.read_row_group(group, leaves, use_threads=False)
             columns = {name: table.column(name).to_pylist() for name in known}
             for row in range(facts.num_rows):
-                found = {name: values[row] for name, values in columns.items()}
-                yield Record(f"{group} {row}", size, found, class_names=classes)
+                fields = {name: values[row] for name, values in columns.items()}
+                yield Record(f"{group} {row}", size, fields, class_names=classes)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:

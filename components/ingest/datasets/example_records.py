@@ -31,10 +31,10 @@ def peek(shard: Shard) -> Iterator[dict[str, Any]]:
         for _, data in _frames(stream, shard):
             if isinstance(data, str):
                 raise DamagedShardError(data)
-            found = _parse(data)
-            if found.feature_lists:
+            example = _parse(data)
+            if example.feature_lists:
                 raise DamagedShardError("it holds SequenceExamples, not Examples of one image")
-            features = found.features.feature
+            features = example.features.feature
             yield {name: _value(features[name]) for name in sorted(features)}
 
 
@@ -51,12 +51,12 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
             except Exception:  # Each of the implementations of protocol buffers has its own.
                 yield Record(place, 0, {}, "it is not a tf.train.Example")
                 continue
-            found = {name: _value(features[name]) for name in names if name in features}
+            fields = {name: _value(features[name]) for name in names if name in features}
             pixels = features[image].bytes_list.value if image in features else ()
             if len(pixels) > 1:
                 yield Record(place, 0, {}, f"it has {len(pixels):,} images: store one in a record")
                 continue
-            yield _locate(position, data, pixels[0], found) if pixels else Record("", None, found)
+            yield _locate(position, data, pixels[0], fields) if pixels else Record("", None, fields)
 
 
 def _locate(position: int, data: bytes, pixels: bytes, found: dict[str, Any]) -> Record:

@@ -48,8 +48,8 @@ class Features(NamedTuple):
 
     def describe(self) -> str:
         """Return the features and what they are taken for, in one line."""
-        found = zip(self._fields[:-1], self[:-1], strict=True)
-        return ", ".join(f"{name} from {value}" for name, value in found if value)
+        pairs = zip(self._fields[:-1], self[:-1], strict=True)
+        return ", ".join(f"{name} from {value}" for name, value in pairs if value)
 
 
 def choose_features(
@@ -139,14 +139,14 @@ def _first(names: Sequence[str], known: Sequence[str], shard: str) -> str:
         DataError: several differ only in case.
     """
     for name in names:
-        found = [feature for feature in known if feature.lower() == name]
-        if found[1:]:
+        matching = [feature for feature in known if feature.lower() == name]
+        if matching[1:]:
             raise DataError(
-                f"{shard} has {_join(found)}: name one with ingest.features, as in "
-                f"{{{name}: {found[0]}}}, or remove one."
+                f"{shard} has {_join(matching)}: name one with ingest.features, as in "
+                f"{{{name}: {matching[0]}}}, or remove one."
             )
-        if found:
-            return found[0]
+        if matching:
+            return matching[0]
     return ""
 
 
@@ -155,7 +155,7 @@ def _join(names: Sequence[str]) -> str:
 
 
 def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
-    found = _join(known) if known else "no features"
+    present = _join(known) if known else "no features"
     also = ""
     if shard.lower().endswith(ARCHIVES):
         also = (
@@ -163,8 +163,8 @@ def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
             "an archive of folders, unpack it"
         )
     return (
-        f"{shard} has {found}, but none is known to be the {field}: name it with ingest.features, "
-        f"as in {{{field}: NAME}}{also}."
+        f"{shard} has {present}, but none is known to be the {field}: name it with "
+        f"ingest.features, as in {{{field}: NAME}}{also}."
     )
 
 

@@ -89,7 +89,9 @@ def find_shards(found: Iterable[Found]) -> tuple[dict[str, list[Found]], dict[st
         if _ARROW.search(entry.path.lower()):
             left[entry.path] = "an Arrow file: write the data set as Parquet"
         elif layout := find_layout(entry.path.rpartition("/")[2]):
-            if why := next((of for of, known in _LEFT.items() if known.search(entry.path)), ""):
+            if why := next(
+                (reason for reason, known in _LEFT.items() if known.search(entry.path)), ""
+            ):
                 left[entry.path] = why
             else:
                 shards.setdefault(layout, []).append(entry)
@@ -136,14 +138,14 @@ def _read_records(
     origins = [Origin.decode(file.version) for file in files]
     origin = origins[0]
     refused = [
-        Unread(of.problem) if of.problem else refuse(file, config)
-        for file, of in zip(files, origins, strict=True)
+        Unread(place.problem) if place.problem else refuse(file, config)
+        for file, place in zip(files, origins, strict=True)
     ]
-    wanted = [of.place for of, why in zip(origins, refused, strict=True) if why is None]
+    wanted = [source.place for source, why in zip(origins, refused, strict=True) if why is None]
     lost = _find_change(folder, path, origin) if wanted else None
-    found = Found(path, "", origin.shard_size, origin.shard_version, "")
+    known = Found(path, "", origin.shard_size, origin.shard_version, "")
     limit = round(config.max_image_mib * 2**20)
-    images = FORMATS[origin.layout].read(Shard(folder, found, limit), origin.image, wanted)
+    images = FORMATS[origin.layout].read(Shard(folder, known, limit), origin.image, wanted)
     for file, why in zip(files, refused, strict=True):
         data: bytes | None = None
         if not (why or lost):
@@ -163,9 +165,9 @@ def _read_records(
 def _find_change(folder: str, path: str, origin: Origin) -> Unread | None:
     """Return why a shard can no longer be read, if so."""
     try:
-        found = find_file(f"{folder.rstrip('/')}/{path}")
+        current = find_file(f"{folder.rstrip('/')}/{path}")
     except DataError:
         return Unread("its shard has gone since it was listed")
     # Backups by hard links, and volumes that are mounted anew, change only the other time.
-    now = found and (found.size, found.version.split()[0])
+    now = current and (current.size, current.version.split()[0])
     return None if now == (origin.shard_size, origin.shard_version.split()[0]) else CHANGED

@@ -41,9 +41,9 @@ def split_of_shard(path: str) -> str | None:
     """
     *folders, name = path.split("/")
     for part in (name.partition(".")[0], *reversed(folders)):
-        found = [split for word in re.split(r"[^A-Za-z]+", part) if (split := split_of_name(word))]
-        if found:
-            return found[-1]
+        splits = [split for word in re.split(r"[^A-Za-z]+", part) if (split := split_of_name(word))]
+        if splits:
+            return splits[-1]
     return None
 
 
@@ -53,9 +53,9 @@ def find_splits(folder: str, paths: Iterable[str]) -> tuple[dict[str, str | None
     Raises:
         DataError: splits are named, but none of them is train.
     """
-    found = {path: split_of_shard(path) for path in paths}
-    splits = {split for split in found.values() if split}
-    loose = [path for path, split in found.items() if not split]
+    named = {path: split_of_shard(path) for path in paths}
+    splits = {split for split in named.values() if split}
+    loose = [path for path, split in named.items() if not split]
     if splits and TRAIN not in splits and not loose:
         raise DataError(
             f"{folder} has shards of {' and '.join(sorted(splits))}, but none of train: add them, "
@@ -67,7 +67,7 @@ def find_splits(folder: str, paths: Iterable[str]) -> tuple[dict[str, str | None
             f"{len(loose)} shards, such as {loose[0]}, name no split: their records are divided "
             f"by hash."
         )
-    return found, notes
+    return named, notes
 
 
 def note_missing(paths: Iterable[str]) -> list[str]:
@@ -239,15 +239,15 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
             record, scanned = Record("", 0, {}, why), iter(())
         if record is None:
             break
-        if number == 0 and (own := record.class_names.get(source.features.label)):
-            names = ClassNames.of(enumerate(own), path)
+        if number == 0 and (texts := record.class_names.get(source.features.label)):
+            names = ClassNames.of(enumerate(texts), path)
             listed.labels.names = names.beside(listed.labels.names)
         name = f"{path}#{number}"
-        found = _as_image(name, record, shard.file, source, listed.labels, config)
-        if isinstance(found, ImageFile):
-            listed.files.append(found)
+        image = _as_image(name, record, shard.file, source, listed.labels, config)
+        if isinstance(image, ImageFile):
+            listed.files.append(image)
         else:
-            listed.skipped[name] = found
+            listed.skipped[name] = image
         number += 1
     _check_used(listed, path, source)
     return listed
@@ -280,8 +280,8 @@ def _as_image(
             return f"its label {error}"
         if not label:
             return NO_LABEL
-        own = config.splits or ()
-        split = _read(record, features.split, name, lambda of: read_split(of, own)) or split
+        names = config.splits or ()
+        split = _read(record, features.split, name, lambda value: read_split(value, names)) or split
         group = _read(record, features.group, name, read_value)
     place = (shard.size, shard.version, record.place, record.problem)
     version = Origin(source.layout, features.image, *place).encode()

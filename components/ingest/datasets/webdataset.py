@@ -75,13 +75,13 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
 def _read_sample(
     stream: BinaryIO, sample: Mapping[str, _Member], image: str, names: Sequence[str]
 ) -> Record:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in _texts(stream, sample):
-        if name in names and found.setdefault(name, value) != value:
+        if name in names and fields.setdefault(name, value) != value:
             return Record("", 0, {}, f"it has two values of {name}")
     member = sample.get(image)
     place = f"{member.start} {member.size}" if member else ""
-    return Record(place, member and member.size, found)
+    return Record(place, member and member.size, fields)
 
 
 def _samples(stream: BinaryIO, shard: Shard) -> Iterator[tuple[str, dict[str, _Member]]]:
@@ -177,12 +177,12 @@ def _read_special(stream: BinaryIO, kind: bytes, size: int) -> dict[str, str]:
     data = stream.read(size)
     if kind == tarfile.GNUTYPE_LONGNAME:
         return {_PATH: data.rstrip(b"\0").decode("utf-8", "surrogateescape")}
-    found = {}
+    headers = {}
     while data and (length := data.partition(b" ")[0]).isdigit() and int(length) > len(length):
         key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
-        found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+        headers[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
         data = data[int(length) :]
-    return {key: found[key] for key in (_PATH, _SIZE) if key in found}
+    return {key: headers[key] for key in (_PATH, _SIZE) if key in headers}
 
 
 def _features(

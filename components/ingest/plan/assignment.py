@@ -142,7 +142,7 @@ def list_duplicates(
 
     `corrected` is the digest of a corrected image → its label.
     """
-    found = []
+    duplicates = []
     for sha256, files in copies.items():
         entries = sorted(
             (file.path, corrected.get(sha256) or file.label, rule.split_of(file, sha256))
@@ -150,8 +150,8 @@ def list_duplicates(
         )
         paths, labels, in_splits = zip(*entries, strict=True)
         distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
-        found.append(Duplicate(sha256, paths, *distinct))
-    return sorted(found, key=lambda duplicate: duplicate.paths)
+        duplicates.append(Duplicate(sha256, paths, *distinct))
+    return sorted(duplicates, key=lambda duplicate: duplicate.paths)
 
 
 def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:

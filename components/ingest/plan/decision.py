@@ -109,7 +109,7 @@ def _find_undivided(images: Images, rule: SplitRule) -> list[str]:
         if len(of_label := units.setdefault(file.label, set())) < 2:
             # Given splits divide a class, too.
             of_label.add(rule.unit_of(file, sha256) if file.split is None else file.split)
-    return sorted(label for label, found in units.items() if len(found) == 1 < counts[label])
+    return sorted(label for label, of_label in units.items() if len(of_label) == 1 < counts[label])
 
 
 def _find_rule(
@@ -190,10 +190,12 @@ def _judge_corrections(
     facts: Sequence[PlanFacts], corrected: Mapping[str, str | None], listing: Listing
 ) -> tuple[dict[str, str | None], list[CorrectionOutcome]]:
     """Undo the corrections of images that no longer have the label that a person looked at."""
-    found: dict[str, list[tuple[str, str]]] = {row.sha256: [] for row in listing.corrections.rows}
-    for plan in facts if found else ():
+    labels: dict[str, list[tuple[str, str]]] = {row.sha256: [] for row in listing.corrections.rows}
+    for plan in facts if labels else ():
         for file, fact in plan.files():
-            if fact.sha256 in found:
-                found[fact.sha256].append((file.label, fact.category))
-    outcomes, outdated = judge(listing.corrections, listing.labels(), found)
-    return {of: label for of, label in corrected.items() if of not in outdated}, outcomes
+            if fact.sha256 in labels:
+                labels[fact.sha256].append((file.label, fact.category))
+    outcomes, outdated = judge(listing.corrections, listing.labels(), labels)
+    return {
+        digest: label for digest, label in corrected.items() if digest not in outdated
+    }, outcomes

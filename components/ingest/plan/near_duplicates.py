@@ -114,7 +114,7 @@ def find_files(clusters: Iterable[DuplicateCluster], images: Images) -> Files:
     for file, sha256 in images:
         if sha256 in wanted:
             files.setdefault(sha256, []).append(file)
-    return {sha256: sorted(found) for sha256, found in files.items()}
+    return {sha256: sorted(copies) for sha256, copies in files.items()}
 
 
 def list_clusters(
@@ -208,14 +208,14 @@ def compare(rows: Rows, pairs: Pairs) -> NDArray[np.float32]:
     """Return the likeness of each pair of rows, -1 to 1; at most 1."""
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(pairs), _PAIRS):
-        one, other = (rows[column] for column in pairs[start : start + _PAIRS].T)
-        scores[start : start + _PAIRS] = _compare(one, other)
+        left, right = (rows[column] for column in pairs[start : start + _PAIRS].T)
+        scores[start : start + _PAIRS] = _compare(left, right)
         release_pages(rows)
     return scores
 
 
-def _compare(one: Rows, other: Rows) -> NDArray[np.float32]:
-    pictures = [r[:, :-1].reshape(-1, SIDE, SIDE).astype(np.float32) for r in (one, other)]
+def _compare(left: Rows, right: Rows) -> NDArray[np.float32]:
+    pictures = [r[:, :-1].reshape(-1, SIDE, SIDE).astype(np.float32) for r in (left, right)]
     details = [_find_detail(picture) for picture in pictures]
     # Frames alone make the margins alike.
     inner, inner_details = (
@@ -224,7 +224,7 @@ def _compare(one: Rows, other: Rows) -> NDArray[np.float32]:
     detail = np.minimum(_correlate(*details), _correlate(*inner_details))
     scores = np.where(_correlate(*inner) >= _LEAST_OVERALL, detail, 0)
     # Small images must be the same.
-    is_small, same = np.maximum(one[:, -1], other[:, -1]) < _DETAILED, _correlate(*pictures)
+    is_small, same = np.maximum(left[:, -1], right[:, -1]) < _DETAILED, _correlate(*pictures)
     return np.where(is_small, np.where(same >= _LEAST_SMALL, same, 0), scores)
 
 
@@ -236,8 +236,8 @@ def _find_detail(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
     return detail
 
 
-def _correlate(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
-    a, b = (p.reshape(len(p), -1) - p.mean(axis=(1, 2))[:, None] for p in (one, other))
+def _correlate(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    a, b = (p.reshape(len(p), -1) - p.mean(axis=(1, 2))[:, None] for p in (left, right))
     squares = (a * a).sum(axis=1) * (b * b).sum(axis=1)
     correlation: NDArray[np.float32] = (a * b).sum(axis=1) / np.sqrt(np.maximum(squares, 1e-6))
     return correlation

@@ -50,7 +50,7 @@ class ShardPlan:
 
     def shards(self, examples_uri: str, splits: Iterable[str]) -> dict[str, str]:
         """Return split → path of the shard of this plan."""
-        return {of: shard_path(examples_uri, of, self.index, self.count) for of in splits}
+        return {split: shard_path(examples_uri, split, self.index, self.count) for split in splits}
 
 
 _Part = tuple[Sequence[ImageFile], ShardPlan | None]
@@ -106,7 +106,7 @@ def _divide(
     if kept := _find_unchanged(files, earlier):
         if sum(len(part) for part, _ in kept) < len(files):
             size = _size(files)
-            kept = [of for of in kept if _size(of[0]) * count >= size * _VERY_SMALL]
+            kept = [part for part in kept if _size(part[0]) * count >= size * _VERY_SMALL]
         paths = {file.path for part, _ in kept for file in part}
         more = tuple(file for file in files if file.path not in paths)
         files, count = more, math.ceil(count * len(more) / len(files))
@@ -117,13 +117,13 @@ def _divide(
 def _find_unchanged(files: Iterable[ImageFile], earlier: Iterable[ShardPlan]) -> list[_Part]:
     """Return each earlier plan that has only files which have not changed, with these files."""
     known = {file.path: file for file in files} if earlier else {}
-    found: list[_Part] = []
+    unchanged: list[_Part] = []
     for plan in earlier:
         if all(before.path in known for before in plan.files):
             part = tuple(known[before.path] for before in plan.files)
             if all(map(is_unchanged, part, plan.files)):
-                found.append((part, plan))
-    return found
+                unchanged.append((part, plan))
+    return unchanged
 
 
 def is_unchanged(file: ImageFile, before: ImageFile) -> bool:

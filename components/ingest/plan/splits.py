@@ -98,8 +98,8 @@ class SplitRule:
         bounds = None if key in self.uncorrected else self.bounds.get(file.label)
         ends = bounds or list(itertools.accumulate(self.fractions.values()))
         # Fractions may add up to slightly less than 1: the last split takes the rest.
-        found = bisect.bisect_right(ends, _position(key), hi=len(self.fractions) - 1)
-        return list(self.fractions)[found]
+        place = bisect.bisect_right(ends, _position(key), hi=len(self.fractions) - 1)
+        return list(self.fractions)[place]
 
     def unit_of(self, file: ImageFile, sha256: str) -> str:
         """Return the key of all images that must stay together with this one."""
@@ -225,20 +225,20 @@ def _take_units(
     return stop
 
 
-def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
+def require_splits(counts: Mapping[str, Mapping[str, int]], root: str) -> None:
     """Raise `DataError` unless train has images of every class, and eval has any.
 
-    `found` is split → label → images, and `root` the folder of the images.
+    `counts` is split → label → images, and `root` the folder of the images.
     """
     for split in (TRAIN, EVAL):
-        if not found.get(split):
-            count = sum(sum(labels.values()) for labels in found.values())
+        if not counts.get(split):
+            count = sum(sum(labels.values()) for labels in counts.values())
             first = "train has the first of each class, and " if split == EVAL else ""
             raise DataError(
                 f"No image of {root} falls into the {split} split, because {first}there are only "
                 f"{count:,}: add images, or sort them into train and eval folders."
             )
-    untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
+    untrained = sorted(set().union(*counts.values()) - counts[TRAIN].keys())
     if untrained:
         raise DataError(
             f"Class {quote(untrained[0])} of {root} has no usable image to train on: add images, "

@@ -107,7 +107,7 @@ def bind_copies(copies: Files, images: Images, earlier: Mapping[str, str]) -> di
         are_apart = len({earlier[key] for key in keys if key in earlier}) > 1
         if are_apart or units.is_too_large(keys) or units.fill_classes(keys):
             together = set(keys)
-            shared = [sha256 for sha256, of in sets.items() if of[0] in together]
+            shared = [sha256 for sha256, members in sets.items() if members[0] in together]
             logging.warning(
                 "%s groups share %s images, but cannot be in one split: the copies of each image "
                 "stay together, whatever their group.",
@@ -137,7 +137,9 @@ def bind(
     alike: dict[str, collections.Counter[str]] = {}
     for cluster in clusters:
         keys = []
-        for file, sha256 in ((file, of) for of in cluster.digests for file in files[of]):
+        for file, sha256 in (
+            (file, digest) for digest in cluster.digests for file in files[digest]
+        ):
             if file.split is None:
                 keys.append(key := _key_of(file, sha256, alone))
                 alike.setdefault(key, collections.Counter())[file.label] += 1

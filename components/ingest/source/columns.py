@@ -172,4 +172,7 @@ def _describe(name: str, values: Sequence[Plain]) -> dict[str, Any]:
     if kind is str or distinct <= _MOST_NUMBERS:
         return {"type": kind.__name__, "values": distinct}
     quartiles = statistics.quantiles(map(float, values), n=4, method="inclusive")
-    return {"type": kind.__name__, "bounds": sorted({kind(float(f"{of:.3g}")) for of in quartiles})}
+    return {
+        "type": kind.__name__,
+        "bounds": sorted({kind(float(f"{bound:.3g}")) for bound in quartiles}),
+    }

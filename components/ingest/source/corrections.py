@@ -112,12 +112,12 @@ def parse_corrections(data: bytes, path: str) -> list[Correction]:
             within = sum(str(value).count("\n") for value in fields.values())
             rows.append((max(end + 1, reader.line_num - within), fields))
             end = reader.line_num
-    found: dict[str, tuple[int, Correction]] = {}
+    first: dict[str, tuple[int, Correction]] = {}
     corrections = []
     for line, fields in rows:
         if any(fields.values()):
             correction = _parse(fields, f"Line {line} of {path}")
-            earlier, other = found.setdefault(correction.sha256, (line, correction))
+            earlier, other = first.setdefault(correction.sha256, (line, correction))
             if correction.decided != other.decided:
                 raise DataError(
                     f"Lines {earlier} and {line} of {path} contradict each other about the image "
@@ -251,5 +251,5 @@ def summarize(corrections: Corrections, outcomes: Sequence[CorrectionOutcome]) -
         "file": corrections.path,
         "sha256": corrections.digest,
         **{result: counts[result] for result in (*_RESULTS.values(), _NOT_APPLIED)},
-        "reasons": [f"{of.correction.path}: {of.reason}" for of in missed[:_NAMED]],
+        "reasons": [f"{outcome.correction.path}: {outcome.reason}" for outcome in missed[:_NAMED]],
     }

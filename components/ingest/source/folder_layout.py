@@ -70,18 +70,18 @@ def find_split_folders(tree: FolderTree, layout: LayoutOption) -> dict[str, str]
     if layout == "auto" and not _are_splits(tree, splits):
         _check_clear(tree, splits)
         return {}
-    found = {name: split or guess_split(name) or name for name, split in splits.items()}
-    if wrong := [name for name, split in found.items() if not is_split_name(split)]:
+    named = {name: split or guess_split(name) or name for name, split in splits.items()}
+    if wrong := [name for name, split in named.items() if not is_split_name(split)]:
         raise DataError(
             f"The folder {wrong[0]!r} of {tree.root} cannot be a split: use only letters, digits, "
             f"- and _ in its name, or leave it out with {exclude_option(wrong)}."
         )
-    if TRAIN not in found.values():
+    if TRAIN not in named.values():
         raise DataError(
             f"{tree.root} has no images in a folder train/, but ingest.layout is split: name its "
             f"folders train, eval and test."
         )
-    places = {_pass_through(tree, name): split for name, split in found.items()}
+    places = {_pass_through(tree, name): split for name, split in named.items()}
     for place in places:
         check_names(tree, place)
         if layout == "auto":
@@ -202,8 +202,8 @@ def explain_no_labels(folder: str, loose: Sequence[str], others: Iterable[str]) 
 
 def find_picture(paths: Iterable[str], *, loose: bool) -> str | None:
     """Return the first path of a picture, by its name; unless `loose`, of one in a folder."""
-    found = (path for path in paths if path.lower().endswith(PICTURES))
-    return next((path for path in found if loose or "/" in path), None)
+    pictures = (path for path in paths if path.lower().endswith(PICTURES))
+    return next((path for path in pictures if loose or "/" in path), None)
 
 
 def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
@@ -212,9 +212,9 @@ def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
     `places` are the folders of label folders.
     """
     inner = {
-        f"{place}/{name}".lstrip("/"): of
+        f"{place}/{name}".lstrip("/"): folders
         for place in places
-        for name, of in tree.inner(place).items()
+        for name, folders in tree.inner(place).items()
     }
     notes = []
     names = {path: path.rpartition("/")[2] for path in inner}
@@ -223,7 +223,7 @@ def note_odd_labels(tree: FolderTree, places: Iterable[str]) -> list[str]:
             f"Labels named like parts of a data set: {join_names({names[path] for path in odd})}. "
             f"If they are none, leave them out: {exclude_option(odd)}"
         )
-    if deeper := [f"{path}/{name}" for path, of in inner.items() for name in of]:
+    if deeper := [f"{path}/{name}" for path, folders in inner.items() for name in folders]:
         notes.append(f"Folders in label folders are not labels: {join_names(deeper)}.")
     return notes
 

@@ -52,9 +52,9 @@ class Exclusion:
 
     def __call__(self, path: str) -> bool:
         """Return whether a path is left out."""
-        found = [pattern for pattern, known in self.patterns.items() if known.match(path)]
-        self._used.update(found)
-        return bool(found)
+        matching = [pattern for pattern, known in self.patterns.items() if known.match(path)]
+        self._used.update(matching)
+        return bool(matching)
 
     def notes(self) -> list[str]:
         """Return a note on each pattern that has matched nothing so far."""
@@ -159,7 +159,9 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
             others.append(path)
     if masks:
         stems = {entry.path.rpartition(".")[0] for entry in found}
-        skipped |= {path: "a mask of another image" for path, of in masks.items() if of in stems}
+        skipped |= {
+            path: "a mask of another image" for path, stem in masks.items() if stem in stems
+        }
     if not named or unnamed.total() > count:
         return FolderTree(folder, {*named, *unnamed}, set(), others)
     return FolderTree(folder, named, unnamed.keys() - named, others)

@@ -141,7 +141,7 @@ class Listing:
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
-        return {split: collections.Counter(of) for split, of in self.tally.labels.items()}
+        return {split: collections.Counter(counts) for split, counts in self.tally.labels.items()}
 
     def labels(self) -> set[str]:
         """Return all labels."""
@@ -175,8 +175,8 @@ class Listing:
 
     def facts(self) -> dict[str, Any]:
         """Return the properties that TFX's driver of FileBasedExampleGen looks up."""
-        found = self.fingerprint()
-        return {"span": self.span, "version": self.version, "input_fingerprint": found}
+        fingerprint = self.fingerprint()
+        return {"span": self.span, "version": self.version, "input_fingerprint": fingerprint}
 
 
 def _escape(name: str) -> str:
@@ -199,13 +199,13 @@ def find_look_alikes(listing: Listing) -> list[str]:
         for name in sorted(names):
             key = unicodedata.normalize("NFKC", name).casefold()
             alike.setdefault("".join(key.split()), []).append(name)
-        for found in (found for found in alike.values() if len(found) > 1):
-            composed = {unicodedata.normalize("NFC", name) for name in found}
+        for similar in (names for names in alike.values() if len(names) > 1):
+            composed = {unicodedata.normalize("NFC", name) for name in similar}
             # Two Unicode forms of a name look the same unless they are escaped.
-            show = quote if len(composed) == len(found) else _escape
+            show = quote if len(composed) == len(similar) else _escape
             warnings.append(
                 f"{kind} that differ only in case, spaces or Unicode form: "
-                f"{name_some(list(map(show, found)), _MOST_ALIKE)}"
+                f"{name_some(list(map(show, similar)), _MOST_ALIKE)}"
             )
     return warnings
 
@@ -249,21 +249,23 @@ def write_listing(listing: Listing, folder: str) -> str:
     """
     facts = listing.facts()
     parts = facts["input_fingerprint"].split(",")
-    path = f"{folder.rstrip('/')}/{'-'.join(of.rpartition(':')[2] for of in parts[1:])}{_SUFFIX}"
+    path = (
+        f"{folder.rstrip('/')}/{'-'.join(part.rpartition(':')[2] for part in parts[1:])}{_SUFFIX}"
+    )
     content = io.BytesIO()
     _encode(listing, facts, content)
     replace_file(path, content.getvalue())
     fs, root = open_folder(folder)
     with explaining_errors("list", folder):
         names = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
-        found = [name for name in names if _NAME.fullmatch(posixpath.basename(name))]
-        for name in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
+        listings = [name for name in names if _NAME.fullmatch(posixpath.basename(name))]
+        for name in sorted(listings, key=fs.modified, reverse=True)[_MOST_KEPT:]:
             fs.rm_file(name)
     return path
 
 
 def _encode(listing: Listing, facts: Mapping[str, Any], target: IO[bytes]) -> None:
-    head = {of.name: getattr(listing, of.name) for of in fields(listing)}
+    head = {field.name: getattr(listing, field.name) for field in fields(listing)}
     head |= {"files": len(listing.files), "skipped": len(listing.skipped)}
     head["corrections"] = asdict(listing.corrections)
     # Block by block, as the text takes ten times the memory of the file.

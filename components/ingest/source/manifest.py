@@ -81,7 +81,7 @@ def read_manifest(
     readers: list[tuple[str, Callable[[Any], str | None]]] = [
         ("path", read_value),
         ("label", functools.partial(read_label, names=names)),
-        ("split", functools.partial(read_split, own=splits)),
+        ("split", functools.partial(read_split, names=splits)),
         (group, read_value),
     ]
     used, named, above = {*_KNOWN, beside}, {*names.values()}, f"{folder.rstrip('/')}/"
@@ -189,9 +189,9 @@ def _join(columns: Sequence[str]) -> str:
     return name_some([name[:_LONGEST] for name in columns], _MOST_NAMED)
 
 
-def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of two rows; values that differ become `Several`."""
-    pairs = {name: (one.get(name), other.get(name)) for name in {**one, **other}}
+    pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
     return {name: a if a == b else Several((a, b)) for name, (a, b) in pairs.items()}
 
 
@@ -316,7 +316,9 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
         further = [name for name in further if spell(name) in wanted]
     read += further
     unread = dict.fromkeys((name for name in schema.names if name not in read), b"")
-    classes = {names[name]: of for name, of in read_class_labels(schema).items()}.get("label", ())
+    classes = {names[name]: texts for name, texts in read_class_labels(schema).items()}.get(
+        "label", ()
+    )
     for row in file.read(columns=read, use_threads=False).to_pylist():
         fields = {**unread, **{names[name]: value for name, value in row.items()}}
         if classes and isinstance(number := fields.get("label"), int) and number >= 0:
@@ -332,7 +334,11 @@ def read_class_labels(schema: Any) -> Mapping[str, Sequence[str]]:
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         labels = {name: _find_class_label(feature) for name, feature in features.items()}
-        return {name: tuple(map(str, of["names"])) for name, of in labels.items() if "names" in of}
+        return {
+            name: tuple(map(str, label["names"]))
+            for name, label in labels.items()
+            if "names" in label
+        }
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 

@@ -42,11 +42,11 @@ def find_spans(
     _check_pattern(pattern, names, span)
     if not names:
         return [Span(0, None, pattern)]
-    found = sorted(match for match in _matches(pattern) if span is None or match.span <= span)
-    if not found or (span is not None and found[-1].span != span):
+    matches = sorted(match for match in _matches(pattern) if span is None or match.span <= span)
+    if not matches or (span is not None and matches[-1].span != span):
         wanted = f" with span {span}" if span is not None else ""
         raise DataError(f"No folder matches {pattern}{wanted}.")
-    versions = {number: list(group) for number, group in groupby(found, lambda one: one.span)}
+    versions = {number: list(group) for number, group in groupby(matches, lambda match: match.span)}
     chosen = list(versions.values())[0 if window == "all" else -window :]
     for before, newest in (group[-2:] for group in chosen if group[1:]):
         if before.version == newest.version:
@@ -117,10 +117,10 @@ def _expand(
     above += "/" if fixed else ""
     for name in list_folders(above):
         if match := expression.fullmatch(name):
-            found = {key: int(value) for key, value in match.groupdict().items()}
+            numbers = {key: int(value) for key, value in match.groupdict().items()}
             # The rest of the pattern starts with a slash.
             rest = ["", *parts[fixed + 1 :]] if parts[fixed + 1 :] else []
-            yield from _expand(above + name, rest, {**values, **found})
+            yield from _expand(above + name, rest, {**values, **numbers})
 
 
 def _compile(part: str) -> re.Pattern[str]:

@@ -93,7 +93,7 @@ def is_unlabeled(label: str) -> bool:
     return re.sub(r"[\W_]", "", label).lower() in _UNLABELED
 
 
-def read_split(value: Any, own: Collection[str]) -> str | None:
+def read_split(value: Any, names: Collection[str]) -> str | None:
     """Return train, eval, test or a split that `ingest.splits` names; None if a hash decides.
 
     Raises:
@@ -101,7 +101,7 @@ def read_split(value: Any, own: Collection[str]) -> str | None:
     """
     name = read_value(value)
     split = name and (split_of_name(name.strip()) or name)
-    if split is None or split in (TRAIN, EVAL, TEST, *own):
+    if split is None or split in (TRAIN, EVAL, TEST, *names):
         return split
     raise RefusedValueError(
         "is unknown: name train, eval or test, list it in ingest.splits, or leave it empty, so "

@@ -72,7 +72,7 @@ def write_rejects(
     make_folders(rejects_uri)
     if listing.corrections.path:
         summary["corrections"] = summarize(listing.corrections, outcomes)
-        _write_lines(rejects_uri, CORRECTIONS_FILE, (of.to_dict() for of in outcomes))
+        _write_lines(rejects_uri, CORRECTIONS_FILE, (outcome.to_dict() for outcome in outcomes))
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     skipped = ({"path": path, "reason": reason} for path, reason in listing.skipped.items())
     _write_lines(rejects_uri, SKIPPED_FILE, skipped)
@@ -105,11 +105,11 @@ def check_report(report: Report, listing: Listing, config: IngestConfig) -> None
     _check_labels(report.labels, listing)
 
 
-def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> None:
+def _check_labels(counts: Mapping[str, Mapping[str, int]], listing: Listing) -> None:
     """Raise `DataError` if the corrections leave one class, or a class without training images."""
-    corrections, classes = listing.corrections.path, set().union(*found.values())
+    corrections, classes = listing.corrections.path, set().union(*counts.values())
     if not corrections:
-        require_splits(found, listing.root)
+        require_splits(counts, listing.root)
         return
     name = f"{listing.root} as corrected by {corrections}"
     if len(classes) < 2:
@@ -118,7 +118,7 @@ def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> N
         )
     for label in sorted(listing.labels() - classes):
         logging.warning("Class %s of %s has no images.", quote(label), name)
-    require_splits(found, name)
+    require_splits(counts, name)
 
 
 def check_usable(

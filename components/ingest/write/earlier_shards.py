@@ -73,9 +73,9 @@ def read_earlier(examples_uri: str, config: IngestConfig, *, key: str, division:
     uri = find_earlier(examples_uri, "made_by", key)
     divided = find_earlier(examples_uri, "divided_by", division)
     suffixes = [PICTURES] if config.finds_near_duplicates else []
-    read = {of: [*_read_plans(of, suffixes)] for of in {uri, divided} - {""}}
-    facts = [of for of, is_intact in read.get(uri, ()) if is_intact]
-    splits = _find_splits([of for of, _ in read.get(divided, ())])
+    read = {folder: [*_read_plans(folder, suffixes)] for folder in {uri, divided} - {""}}
+    facts = [plan for plan, is_intact in read.get(uri, ()) if is_intact]
+    splits = _find_splits([plan for plan, _ in read.get(divided, ())])
     return Earlier(uri, facts, splits)
 
 
@@ -84,14 +84,14 @@ def _find_splits(plans: Sequence[PlanFacts]) -> dict[str, str]:
     splits: dict[str, str] = {}
     groups: dict[str, set[str]] = {}
     grouped: list[tuple[str, str, str]] = []
-    for file, fact in itertools.chain.from_iterable(of.files() for of in plans):
+    for file, fact in itertools.chain.from_iterable(plan.files() for plan in plans):
         if fact.split and file.split is None:
             splits[fact.sha256] = fact.split
             if file.group is not None:
                 key = key_of(file, fact.sha256)
                 grouped.append((key, fact.sha256, fact.split))
                 groups.setdefault(fact.sha256, set()).add(key)
-    for file, fact in itertools.chain.from_iterable(of.files() for of in plans if grouped):
+    for file, fact in itertools.chain.from_iterable(plan.files() for plan in plans if grouped):
         if file.group is None and fact.sha256 in groups:
             groups[fact.sha256].add(fact.sha256)
     # Copies of an image that is elsewhere, too, may have left their groups.
@@ -106,10 +106,10 @@ def take_over(
 ) -> TakenOver:
     """Take over the shards of plans whose files have not changed since the earlier ingest."""
     suffixes = [PICTURES] if config.finds_near_duplicates else []
-    known = {id(of.plan): of for of in earlier.facts}
-    found = {n: known[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
+    known = {id(facts.plan): facts for facts in earlier.facts}
+    before = {n: known[id(plan.before)] for n, plan in enumerate(plans) if plan.before}
     # What could not be read may be readable now.
-    whole = {n: facts for n, facts in found.items() if all(fact.sha256 for fact in facts.facts)}
+    whole = {n: facts for n, facts in before.items() if all(fact.sha256 for fact in facts.facts)}
     with ThreadPoolExecutor(_REQUESTS) as pool:
         jobs = {
             number: pool.submit(_adopt, plans[number], facts, earlier.uri, examples_uri, suffixes)
@@ -134,8 +134,8 @@ def _find_sources(
     count = 0
     for number, plan in enumerate(plans):
         if number not in whole:
-            found = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
-            places = [place for file, before, place in found if is_unchanged(file, before)]
+            owned = [(file, *owners[file.path]) for file in plan.files if file.path in owners]
+            places = [place for file, before, place in owned if is_unchanged(file, before)]
             count += len(places)
             if places:
                 sources[number] = list(dict.fromkeys(places))
@@ -159,8 +159,8 @@ def _adopt(
         try:
             share(old, new)
         except FileNotFoundError:
-            for _, made in pairs[:number]:
-                remove(made)
+            for _, path in pairs[:number]:
+                remove(path)
             return None
     now = dataclasses.replace(facts, plan=plan)
     if not is_as_before:

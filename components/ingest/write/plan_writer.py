@@ -85,9 +85,9 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     """
     plan, count = read_plan(job.examples_uri, number), count or job.count
     if job.again:
-        own = plan_path(job.examples_uri, plan)
-        before = read_facts(own)
-        sizes = _write(plan, job, _find_known([own], plan, job), count)
+        folder = plan_path(job.examples_uri, plan)
+        before = read_facts(folder)
+        sizes = _write(plan, job, _find_known([folder], plan, job), count)
         for split in before.sizes.keys() - sizes.keys():
             remove(shard_path(job.examples_uri, split, plan.index, plan.count))
         return

@@ -81,7 +81,7 @@ def ingest_listing(
         earlier = Earlier()
         if code:
             earlier = read_earlier(examples, config, key=key, division=division)
-        before = [of.plan for of in earlier.facts]
+        before = [facts.plan for facts in earlier.facts]
         plans = plan_shards(listing.files, config, listing.fractions, before)
         taken = take_over(plans, earlier, examples, config)
         job = _begin(plans, taken, earlier, listing, config, examples)
@@ -166,21 +166,21 @@ def _account(
     )
     check_report(report, listing, config)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
-    found: dict[str, Any] = {
+    index: dict[str, Any] = {
         "splits": report.shards,
         "labels": report.labels,
         "ingest": shrinking,
     }
     if columns := describe_columns(listing.columns()):
-        found["columns"] = columns
+        index["columns"] = columns
     by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
-    images = sum(report.labels[of].total() for of in (TRAIN, EVAL) if of in report.labels)
+    images = sum(report.labels[split].total() for split in (TRAIN, EVAL) if split in report.labels)
     if by_hash and images < FEW_FOR_WEIGHTS:
         # Training may divide them again, into folds.
         rule, corrected = decided.assignment.rule, decided.assignment.corrected
-        units = ((of, rule.unit_of(file, of)) for file, of in Images(facts, corrected))
-        found["groups"] = {sha256: unit for sha256, unit in units if unit != sha256}
-    return found
+        units = ((sha256, rule.unit_of(file, sha256)) for file, sha256 in Images(facts, corrected))
+        index["groups"] = {sha256: unit for sha256, unit in units if unit != sha256}
+    return index
 
 
 def _rearrange(facts: list[PlanFacts], report: Report, job: IngestJob, write: WritePlans) -> Report:

@@ -73,10 +73,10 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     by_category = facts.files.get("rejected_by_category", {})
     # As the user wishes.
     counted["rejected"] -= by_category.get(Category.REMOVED, 0)
-    for name, (one, several, why, advice) in _FILES.items():
+    for name, (single, several, why, advice) in _FILES.items():
         count = counted[name]
         if count:
-            text = f"{count:,} {one if count == 1 else several}"
+            text = f"{count:,} {single if count == 1 else several}"
             yield Finding("files", text, why, advice)
     if leaks := facts.leaks:
         others = leaks.accuracy_without

@@ -38,7 +38,7 @@ def _draw_reliability(
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         above.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-        ends = ([of.low for of in intervals], [of.high for of in intervals])
+        ends = ([interval.low for interval in intervals], [interval.high for interval in intervals])
         above.vlines(confidence, *ends, color=FIRST)
         above.plot(confidence, accuracy, "o", color=FIRST)
         above.set(ylabel="accuracy", xlim=WHOLE, ylim=WHOLE)

@@ -66,12 +66,12 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
 
 def _tell_corrections(facts: ReportFacts) -> Iterator[str]:
     """Say how many labels corrections have changed, and what remains without these images."""
-    if not (found := facts.corrected):
+    if not (corrected := facts.corrected):
         return
     changed = count(facts.files["corrections"]["relabeled"], "label")
-    yield f"Corrections have changed {changed}, {found.images:,} of them of evaluated images."
-    if found.images and found.accuracy_without is not None:
-        yield f"On the others the accuracy is {percent(found.accuracy_without)}."
+    yield f"Corrections have changed {changed}, {corrected.images:,} of them of evaluated images."
+    if corrected.images and corrected.accuracy_without is not None:
+        yield f"On the others the accuracy is {percent(corrected.accuracy_without)}."
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:

@@ -30,11 +30,13 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         return {"groups": (), "reasons": REASONS}
     groups = []
     for title in (*_TITLES.values(), _ODD):
-        shown = [of for of in suspects.shown if _TITLES.get(of.reason, _ODD) == title]
-        found = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
+        shown = [
+            suspect for suspect in suspects.shown if _TITLES.get(suspect.reason, _ODD) == title
+        ]
+        count = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
         if shown:
-            found = max(found, len(shown))
-            groups.append({"title": title, "shown": shown, "found": found})
+            count = max(count, len(shown))
+            groups.append({"title": title, "shown": shown, "found": count})
     return {"groups": groups, "reasons": REASONS}
 
 

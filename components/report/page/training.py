@@ -122,7 +122,7 @@ def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
     """Say how far the accuracy that chose the trial is above that on images it has not seen."""
     if facts.split != TEST:
         return "The same images chose the trial and judge it here, so its accuracy is optimistic."
-    [score] = [one["score"] for one in search["trials"] if one["number"] == search["chosen"]]
+    [score] = [trial["score"] for trial in search["trials"] if trial["number"] == search["chosen"]]
     measure = search["measure"]
     return (
         f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "

@@ -70,7 +70,7 @@ def gather_pictures(
     chosen = choose_images(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
     explain = functools.partial(explain_images, model)
     mistakes, images = show_images(evaluated, chosen, examples_uri, split, explain)
-    left = MOST_BYTES - _count_samples(samples) - count_bytes(of.picture for of in rejects)
+    left = MOST_BYTES - _count_samples(samples) - count_bytes(reject.picture for reject in rejects)
     mistakes = keep_within(mistakes, left)
     left -= _count_images(mistakes)
     suspects = None
@@ -151,18 +151,18 @@ def _find_images(examples_uri: str, ids: Collection[int], each: int) -> dict[int
     Raises:
         FileNotFoundError: a shard has no index of its images.
     """
-    found: dict[int, list[bytes]] = {number: [] for number in ids}
+    contents: dict[int, list[bytes]] = {number: [] for number in ids}
     for shard in sorted(read_index(examples_uri)["splits"].get(TRAIN, {})):
-        if all(len(files) >= each for files in found.values()):
+        if all(len(files) >= each for files in contents.values()):
             break
         [rows] = read_rows(examples_uri, TRAIN, [shard])
         with open_file(os.path.join(examples_uri, f"Split-{TRAIN}", shard), "rb") as file:
-            for number, files in found.items():
+            for number, files in contents.items():
                 wanted = rows[rows[:, 2] == number][: each - len(files)]
                 for offset, length, _ in wanted.tolist():
                     file.seek(offset)
                     files.append(file.read(length))
-    return found
+    return contents
 
 
 def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Thumbnail]:

@@ -67,11 +67,11 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> F
         copies += find_copies(columns, features) if pretrained else []
     twins = list_suspects(copies, decided)
     suspects += twins
-    found: dict[str, int] = {"label": len(wrong)} if wrong else {}
-    found.update(odd.found)
+    counts: dict[str, int] = {"label": len(wrong)} if wrong else {}
+    counts.update(odd.found)
     if twins:
-        found["near_duplicate"] = len(twins)
-    return FoundSuspects(tuple(suspects), found, errors, columns, features, copies)
+        counts["near_duplicate"] = len(twins)
+    return FoundSuspects(tuple(suspects), counts, errors, columns, features, copies)
 
 
 def read_decided(rejects_uri: str) -> set[str]:

@@ -83,10 +83,10 @@ def find_wrong_labels(
     chosen = np.argsort(-scores, kind="stable")[:_MOST]
     chosen = chosen[scores[chosen] >= _LEAST_SCORE]
     texts = [columns[name][rows[chosen]].tolist() for name in _TEXTS]
-    found = zip(*texts, scores[chosen].tolist(), labels[judged.proposed[chosen]], strict=True)
+    named = zip(*texts, scores[chosen].tolist(), labels[judged.proposed[chosen]], strict=True)
     suspects = [
         Suspect(key, path, split, label, "label", score, str(other))
-        for key, path, split, label, score, other in found
+        for key, path, split, label, score, other in named
     ]
     stands_out = judged.wrong.max() >= _LEAST_SCORE
     return suspects, LabelErrors(low, likely if stands_out else 0, high, len(rows))

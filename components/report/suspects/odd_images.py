@@ -128,17 +128,17 @@ def _score_gray(colorfulness: npt.NDArray[Any]) -> Floats:
 def _select(columns: Columns, scores: Mapping[Reason, tuple[Ints, Floats]]) -> OddImages:
     """Give each image its first reason, and keep the highest scores for each."""
     suspects: list[Suspect] = []
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     taken = np.array(columns.get("decided", np.zeros(len(columns["path"]), bool)))
     for reason, (rows, of_rows) in scores.items():
         left = ~taken[rows]
         rows, of_rows = rows[left], of_rows[left]
         taken[rows] = True
         if len(rows):
-            found[reason] = len(rows)
+            counts[reason] = len(rows)
         best = np.argsort(-of_rows, kind="stable")[:_MOST_EACH]
         texts = (columns[name][rows[best]].tolist() for name in _IDENTITY)
         for key, path, split, label, score in zip(*texts, of_rows[best].tolist(), strict=True):
             suspects.append(Suspect(key, path, split, label, reason, score))
     suspects.sort(key=lambda suspect: (-suspect.score, suspect.path))
-    return OddImages(tuple(suspects[:MOST]), found)
+    return OddImages(tuple(suspects[:MOST]), counts)

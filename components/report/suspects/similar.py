@@ -79,9 +79,9 @@ def _search(features: Features, queries: Ints, among: Ints, most: int) -> Neighb
         keys += np.arange(_BLOCK - 1, _BLOCK - 1 - len(rows), -1, np.int32)
         # One more, as an image is its own neighbor.
         keys = np.partition(keys, -min(most + 1, len(rows)), axis=1)[:, -most - 1 :]
-        found = rows[_BLOCK - 1 - keys % _BLOCK]
-        merged = (keys // _BLOCK).astype(np.int64) << _ROW_BITS | (_LAST_ROW - found)
-        merged[found == queries[:, None]] = _NONE
+        nearest = rows[_BLOCK - 1 - keys % _BLOCK]
+        merged = (keys // _BLOCK).astype(np.int64) << _ROW_BITS | (_LAST_ROW - nearest)
+        merged[nearest == queries[:, None]] = _NONE
         best = np.sort(np.concatenate([best, merged], axis=1), axis=1)[:, -most:]
         if len(among) > _BLOCK:
             release_pages(features)
@@ -120,8 +120,8 @@ def find_similar(
     neighbors = find_neighbors(features, rows, among=train, most=_SIMILAR).rows
     near = columns["path"][neighbors.clip(0).ravel()].reshape(neighbors.shape)
     return {
-        path: tuple(of[exists].tolist())
-        for path, of, exists in zip(columns["path"][rows], near, neighbors >= 0, strict=True)
+        path: tuple(neighbor[exists].tolist())
+        for path, neighbor, exists in zip(columns["path"][rows], near, neighbors >= 0, strict=True)
     }
 
 

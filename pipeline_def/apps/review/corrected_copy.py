@@ -157,10 +157,10 @@ def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
         with open(place, "xb") as copy:
             copy.write(content)
     given, known = listing.corrections, listing.labels()
-    found: dict[str, list[tuple[str, str]]] = {}
+    now: dict[str, list[tuple[str, str]]] = {}
     for file, sha256, _ in aside:
-        found.setdefault(sha256, []).append((file.label, ""))
-    outcomes, outdated = judge(given, known, found)
+        now.setdefault(sha256, []).append((file.label, ""))
+    outcomes, outdated = judge(given, known, now)
     chosen = choose_labels(given, known)
     labels = {digest: chosen[digest] for digest in chosen.keys() - outdated}
     for file, sha256, place in sorted(aside, key=lambda item: item[1] in labels):

@@ -76,7 +76,7 @@ def producers(part: Part) -> set[str]:
     """Return the tasks whose outputs a part reads."""
     sources = [*part.artifacts.values(), *(source for _, source in part.parameters.values())]
     references = (reference for source in sources for reference in source.values())
-    return {one["producerTask"] for one in references if "producerTask" in one}
+    return {reference["producerTask"] for reference in references if "producerTask" in reference}
 
 
 def constant(value: Any) -> Spec:
@@ -91,11 +91,13 @@ def describe(components: list[Any], pipeline: str, *, direct: bool, workers: int
     """
     common = StepInterface(pipeline=pipeline, direct=direct)
     interfaces = {TRAINER.id: replace(common, workers=workers)}
-    steps = [_describe_step(one, interfaces.get(one.id, common)) for one in components]
+    steps = [
+        _describe_step(component, interfaces.get(component.id, common)) for component in components
+    ]
     looking = {
-        one.id: one.driver_class
-        for one in components
-        if not one.driver_class.__module__.startswith("tfx.dsl.")
+        component.id: component.driver_class
+        for component in components
+        if not component.driver_class.__module__.startswith("tfx.dsl.")
     }
     lookups = [_describe_lookup(step, looking) for step in steps if step.step in looking]
     for step in steps:
@@ -111,8 +113,8 @@ def _describe_step(component: Any, common: StepInterface) -> Part:
         common,
         step=component.id,
         executor=_dotted_path(component.executor_spec.executor_class),
-        inputs={name: _dotted_path(one.type) for name, one in component.inputs.items()},
-        outputs={name: _dotted_path(one.type) for name, one in component.outputs.items()},
+        inputs={name: _dotted_path(channel.type) for name, channel in component.inputs.items()},
+        outputs={name: _dotted_path(channel.type) for name, channel in component.outputs.items()},
         integers=_integers(parameters),
     )
     artifacts = {
@@ -124,8 +126,8 @@ def _describe_step(component: Any, common: StepInterface) -> Part:
         }
         for name, channel in component.inputs.items()
     }
-    inputs = {name: _artifact_type(one.type) for name, one in component.inputs.items()}
-    outputs = {name: _artifact_type(one.type) for name, one in component.outputs.items()}
+    inputs = {name: _artifact_type(channel.type) for name, channel in component.inputs.items()}
+    outputs = {name: _artifact_type(channel.type) for name, channel in component.outputs.items()}
     return Part(interface, parameters, artifacts, inputs, outputs)
 
 
@@ -160,11 +162,11 @@ def _describe_property(value: Any) -> tuple[str, Spec]:
     from tfx.orchestration.kubeflow.v2 import compiler_utils
 
     kind = MessageToDict(compiler_utils.build_parameter_type_spec(value))["parameterType"]
-    found = MessageToDict(compiler_utils.value_converter(value))["constant"]
-    if isinstance(found, str) and found.startswith(("{\n", "[\n")):
+    text = MessageToDict(compiler_utils.value_converter(value))["constant"]
+    if isinstance(text, str) and text.startswith(("{\n", "[\n")):
         # On one line, for people.
-        found = json.dumps(json.loads(found), sort_keys=True)
-    return kind, constant(found)
+        text = json.dumps(json.loads(text), sort_keys=True)
+    return kind, constant(text)
 
 
 def _integers(parameters: Mapping[str, tuple[str, Spec]]) -> list[str]:

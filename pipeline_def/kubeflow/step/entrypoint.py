@@ -167,12 +167,12 @@ def _run_executor(
         for side in (given.inputs, given.outputs)
     )
     folder = os.path.dirname(given.outputs.output_file)
-    own: dict[str, Any] = {"tmp_dir": f"{folder}/.temp", "unique_id": os.path.basename(folder)}
+    context: dict[str, Any] = {"tmp_dir": f"{folder}/.temp", "unique_id": os.path.basename(folder)}
     if issubclass(executor, BaseBeamExecutor):
-        own["beam_pipeline_args"] = beam_args
-    executor(executor.Context(**own)).Do(inputs, outputs, _list_properties(prepared, interface))
-    made = messages.translate_executor_output(outputs, names)
-    return {"artifacts": {name: MessageToDict(listed) for name, listed in made.items()}}
+        context["beam_pipeline_args"] = beam_args
+    executor(executor.Context(**context)).Do(inputs, outputs, _list_properties(prepared, interface))
+    translated = messages.translate_executor_output(outputs, names)
+    return {"artifacts": {name: MessageToDict(listed) for name, listed in translated.items()}}
 
 
 def _list_properties(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
@@ -190,9 +190,11 @@ def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str,
         [artifact] = listed["artifacts"]
         span = artifact.get("metadata", {}).get("span") or 0
         inputs[name] = LookupInput(artifact["uri"], to_integer(span, f"The span of {name}"))
-    found: dict[str, Any] = _import(interface.lookup)(inputs, _list_properties(prepared, interface))
-    print(f"Found: {json.dumps(found)}", flush=True)
-    return found
+    values: dict[str, Any] = _import(interface.lookup)(
+        inputs, _list_properties(prepared, interface)
+    )
+    print(f"Found: {json.dumps(values)}", flush=True)
+    return values
 
 
 def run_program() -> int:

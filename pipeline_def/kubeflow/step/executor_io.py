@@ -51,11 +51,11 @@ def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -
     return prepared
 
 
-def _restore_types(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
+def _restore_types(values: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
     """Give artifacts the types of the specification; KFP's driver blanks those of inputs."""
     typed = {}
     for key, path in types.items():
-        artifacts = found.get(key, {}).get("artifacts", [])
+        artifacts = values.get(key, {}).get("artifacts", [])
         if not artifacts:
             raise ConfigurationError(
                 f"The step got no artifact {key!r}: did the step that produces it run?"

@@ -92,7 +92,7 @@ def _pod_template(
         "containers": [_without_empty(container)],
         "imagePullSecrets": [{"name": name} for name in sorted(step.image_pull_secrets)],
         "nodeSelector": dict(step.node_selector),
-        "tolerations": [_without_empty(vars(one)) for one in step.tolerations],
+        "tolerations": [_without_empty(vars(toleration)) for toleration in step.tolerations],
         "volumes": volumes,
     }
     labels = {k: v for k, v in step.labels.items() if not k.startswith(_OF_JOB)}
@@ -163,9 +163,9 @@ def condition(job: Mapping[str, Any]) -> tuple[str, str]:
     """
     status = job.get("status", {})
     true = {
-        one["type"]: one.get("message", "")
-        for one in status.get("conditions", [])
-        if one["status"] == "True"
+        condition["type"]: condition.get("message", "")
+        for condition in status.get("conditions", [])
+        if condition["status"] == "True"
     }
     for kind in ("SuccessCriteriaMet", "Complete", "Failed", "Suspended"):
         if kind in true:

@@ -69,9 +69,9 @@ def run_workers(
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
-            own = to_json(dataclasses.replace(interface, direct=True, workers=1))
+            direct = to_json(dataclasses.replace(interface, direct=True, workers=1))
             sent = json.dumps(exchange.send(), sort_keys=True)
-            command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
+            command = [*COMMAND, "--step", step, "--interface", direct, "--executor_input", sent]
             job.end_if_cancelled()
             owner = job.cluster.own_pod()
             manifest = worker_job(name, count, settings, command, owner)

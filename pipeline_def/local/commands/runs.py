@@ -26,9 +26,9 @@ and their results.
 def manage_runs(arguments: Sequence[str]) -> int:
     """List the runs of an output folder, or compare two."""
     others = {name for name in list_options() if name != "output"}
-    own = {"compare": 2, "to": 1, "json": 0}
+    taken = {"compare": 2, "to": 1, "json": 0}
     config, options = parse(
-        arguments, prog="local_runner.py runs", usage=USAGE, hidden=others, own=own
+        arguments, prog="local_runner.py runs", usage=USAGE, hidden=others, own=taken
     )
     wanted = options["compare"]
     if options["to"] and not wanted:

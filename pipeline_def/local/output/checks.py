@@ -105,15 +105,15 @@ def set_leftovers_aside(layout: Layout) -> str:
     A new ML Metadata numbers results from 1 again, so they would mix with those of the next run.
     """
     places = (layout.artifacts, layout.checkpoints)
-    found = [place for place in places if os.path.isdir(place) and any(os.scandir(place))]
-    if os.path.exists(layout.metadata) or not found:
+    existing = [place for place in places if os.path.isdir(place) and any(os.scandir(place))]
+    if os.path.exists(layout.metadata) or not existing:
         return ""
     folder = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
-    for place in found:
+    for place in existing:
         try:
             os.makedirs(folder, exist_ok=True)
             os.rename(place, os.path.join(folder, os.path.basename(place)))
         except OSError as error:
             raise StorageError(f"Cannot move {place} to {folder}: {error.strerror}.") from error
-    names = " and ".join(map(os.path.basename, found))
+    names = " and ".join(map(os.path.basename, existing))
     return f"{names} in {layout.output} had no metadata; they were moved to {folder}."

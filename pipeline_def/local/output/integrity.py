@@ -67,8 +67,10 @@ def _opened(layout: Layout) -> Iterator[sqlite3.Connection | None]:
     try:
         with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
             # A kill may have left a file without tables, which ML Metadata fills.
-            made = store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone()
-            yield store if made else None
+            has_table = store.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = 'Artifact'"
+            ).fetchone()
+            yield store if has_table else None
     except sqlite3.Error as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 

@@ -42,8 +42,8 @@ def make_absolute(config: Config) -> Config:
     output = locate(config.output, "output", OUTPUT_SCHEMES)
     data = None if config.data is None else locate(config.data, "data", None)
     tables = {name: getattr(config.ingest, name) for name in ("manifest", "corrections")}
-    found = {name: os.path.abspath(at) for name, at in tables.items() if at and on_disk(at)}
-    ingest = dataclasses.replace(config.ingest, **found)
+    paths = {name: os.path.abspath(at) for name, at in tables.items() if at and on_disk(at)}
+    ingest = dataclasses.replace(config.ingest, **paths)
     config = dataclasses.replace(config, data=data, output=output, ingest=ingest)
     _check_apart(config)
     return config
