@@ -48,20 +48,16 @@ def rejects(tmp_path: Path) -> str:
 
 def test_copies_with_other_labels_or_splits_are_suspects(rejects: str, tmp_path: Path) -> None:
     columns = make_columns(40)
-    lines = [
-        {"sha256": "", "paths": ["0.jpg", "1.jpg"], "labels": ["cat", "dog"], "splits": ["train"]},
-        {
-            "sha256": "",
-            "paths": ["2.jpg", "38.jpg"],
-            "labels": ["cat"],
-            "splits": ["test", "train"],
-        },
-        {"sha256": "", "paths": ["4.jpg", "6.jpg"], "labels": ["cat"], "splits": ["train"]},
-    ]
-    for line in lines:
-        paths = line["paths"]
+    lines = ""
+    for paths, labels, splits in (
+        (["0.jpg", "1.jpg"], ["cat", "dog"], ["train"]),
+        (["2.jpg", "38.jpg"], ["cat"], ["test", "train"]),
+        (["4.jpg", "6.jpg"], ["cat"], ["train"]),
+    ):
         columns["sha256"][np.isin(columns["path"], paths)] = paths[0]
-    Path(rejects, "duplicates.jsonl").write_text("".join(json.dumps(of) + "\n" for of in lines))
+        line = {"sha256": "", "paths": paths, "labels": labels, "splits": splits}
+        lines += f"{json.dumps(line)}\n"
+    Path(rejects, "duplicates.jsonl").write_text(lines)
     found = list_suspects(read_copies(rejects, columns), decided={"2"})
     assert [(one.path, one.neighbors, round(one.score, 2)) for one in found] == [
         ("0.jpg", ("1.jpg",), 1.0),

@@ -22,24 +22,23 @@ s3: {default: {endpoint: s3.amazonaws.com, region: eu-west-1}}
 """
 
 
+ROOT = "minio://b/root?endpoint=one:9000&disableSSL=true"
+S3 = {"providers": MINIO, "defaultPipelineRoot": "s3://b/root"}
+
+
 @pytest.mark.parametrize(
     ("config", "endpoint"),
     [
-        pytest.param({}, None, id="nothing is configured"),
-        pytest.param({"defaultPipelineRoot": ""}, None, id="as Kubeflow installs it"),
-        pytest.param({"providers": MINIO}, "http://store.storage:9000", id="a provider"),
-        pytest.param(
-            {"providers": MINIO, "defaultPipelineRoot": "s3://b/root"},
-            "https://s3.amazonaws.com",
-            id="the one of the pipeline root",
-        ),
-        pytest.param(
-            {"defaultPipelineRoot": "minio://b/root?endpoint=one:9000&disableSSL=true"},
-            "http://one:9000",
-            id="in the query of the pipeline root",
-        ),
-        pytest.param({"providers": "minio: [broken"}, None, id="not YAML"),
-        pytest.param({"providers": "minio"}, None, id="not a mapping"),
+        ({}, None),
+        # As Kubeflow installs it.
+        ({"defaultPipelineRoot": ""}, None),
+        ({"providers": MINIO}, "http://store.storage:9000"),
+        # Of the pipeline root, and in its query.
+        (S3, "https://s3.amazonaws.com"),
+        ({"defaultPipelineRoot": ROOT}, "http://one:9000"),
+        # Not YAML, and no mapping.
+        ({"providers": "minio: [broken"}, None),
+        ({"providers": "minio"}, None),
     ],
 )
 def test_configured_endpoint(config: dict[str, str], endpoint: str | None) -> None:
