@@ -29,44 +29,25 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
     return status, capsys.readouterr().err
 
 
-def folder_of(tmp_path: Path, kind: str) -> str:
-    folder = tmp_path / kind
-    if kind == "empty":
-        folder.mkdir()
-    elif kind == "no images":
-        write_folder(folder, each=3)
-        for path in folder.rglob("*.*"):
-            path.write_text("nothing to see")
-    elif kind == "file":
-        folder.write_text("a file")
-    return str(folder)
-
-
-MISTAKES = {
-    "missing": "does not exist",
-    "file": "is a file",
-    "empty": "has no images in label folders",
-    "no images": "None of 9 sampled files .* is a readable image",
-}
-
-
-@pytest.mark.parametrize(("kind", "message"), MISTAKES.items())
 def test_a_wrong_folder_is_one_sentence_and_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = folder_of(tmp_path, kind)
-    status, errors = run(capsys, "--data", data, "--output", str(tmp_path / "out" / "of" / "run"))
-    assert status == 2
-    [line] = errors.splitlines()
-    assert line.startswith("local_runner.py: error: ")
-    assert re.search(message, line)
-
-
-def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    status, errors = run(capsys, "--sample", "--output", str(tmp_path / "file" / "out"))
-    assert (status, errors.count("\n")) == (2, 1)
-    assert "Cannot write to" in errors
+    for path in write_folder(tmp_path / "no images", each=3).rglob("*.*"):
+        path.write_text("nothing to see")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("a file")
+    for kind, message in {
+        "missing": "does not exist",
+        "file": "is a file",
+        "empty": "has no images in label folders",
+        "no images": "None of 9 sampled files .* is a readable image",
+    }.items():
+        places = ("--data", str(tmp_path / kind), "--output", str(tmp_path / "out" / "of" / "run"))
+        status, errors = run(capsys, *places)
+        assert status == 2
+        [line] = errors.splitlines()
+        assert line.startswith("local_runner.py: error: ")
+        assert re.search(message, line)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +82,11 @@ def test_every_command_refuses_what_a_run_would_refuse(
 
 
 def test_an_output_in_use_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, layout = folder_of(tmp_path, "empty"), Layout(str(tmp_path / "out"))
+    data, layout = tmp_path / "empty", Layout(str(tmp_path / "out"))
+    data.mkdir()
     os.mkdir(layout.output)
-    waiting = threading.Thread(target=run, args=(capsys, "--data", data, "--output", layout.output))
+    words = ("--data", str(data), "--output", layout.output)
+    waiting = threading.Thread(target=run, args=(capsys, *words))
     shown = ""
     with lock_output(layout):
         waiting.start()
@@ -113,6 +96,9 @@ def test_an_output_in_use_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFi
         assert waiting.is_alive()
     assert f"is writing to the output folder {layout.output}: " in shown
     waiting.join()
+
+
+DATAFLOW = ("--beam_pipeline_args", "[--runner=DataflowRunner, --project=p]")
 
 
 @pytest.mark.parametrize(
@@ -129,48 +115,63 @@ def test_an_output_in_use_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFi
         (("/x", "--sample"), "--data and --sample both name the images"),
         (
             ("runs", "--training.epochs", "1"),
-            "Unknown option '--training.epochs'. See local_runner.py runs --help-all.",
+            "Unknown option '--training.epochs'. See local_runner",
         ),
+        (("--sample", "--output", "/dev/null/out"), "Cannot write to"),
+        (
+            ("--sample", *DATAFLOW),
+            "names Dataflow, whose workers cannot see the folders of this ma",
+        ),
+        (("--sample", *DATAFLOW, "--output", "gs://bucket/out"), "names Dataflow"),
     ],
 )
 def test_mistakes_in_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
 ) -> None:
-    status, errors = run(
-        capsys, *argv, *(() if argv[:1] == ("runs",) else ("--output", str(tmp_path)))
-    )
+    place = () if argv[0:1] == ("runs",) or "--output" in argv else ("--output", str(tmp_path))
+    status, errors = run(capsys, *argv, *place)
     assert (status, errors.count("\n")) == (2, 1)
     assert message in errors
+    assert {*os.listdir(tmp_path)} <= {".lock"}
+
+
+def test_other_processes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
+    monkeypatch.setenv("TF_CONFIG", workers)
+    status, said = run(capsys, "--sample", "--output", str(tmp_path / "out"))
+    assert "TF_CONFIG lists 2 processes, but local_runner.py trains in one: unset it" in said
+    assert (status, os.listdir(tmp_path)) == (2, [])
+
+
+OWN = "out/corrections.csv"
 
 
 @pytest.mark.parametrize(
-    ("own", "last", "argv", "used"),
+    ("own", "last", "option", "used"),
     [
-        (False, None, [], None),
-        (True, None, [], "out/corrections.csv"),
-        (False, "mine.csv", [], "mine.csv"),
-        (True, "out/corrections.csv", [], "out/corrections.csv"),
-        (True, "mine.csv", ["--ingest.corrections=mine.csv"], "mine.csv"),
-        (True, "mine.csv", ["--ingest.corrections=none"], None),
-        (True, "mine.csv", ["--ingest.corrections=null"], None),
+        (False, None, "", None),
+        (True, None, "", OWN),
+        (False, "mine.csv", "", "mine.csv"),
+        (True, OWN, "", OWN),
+        (True, "mine.csv", "--ingest.corrections=mine.csv", "mine.csv"),
+        (True, "mine.csv", "--ingest.corrections=none", None),
+        (True, "mine.csv", "--ingest.corrections=null", None),
     ],
 )
 def test_corrections_of_an_output_are_not_forgotten(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    own: bool,
-    last: str | None,
-    argv: list[str],
-    used: str | None,
+    tmp_path: Path, own: bool, last: str | None, option: str, used: str | None
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     output, images = tmp_path / "out", tmp_path / "images"
     configuration = configure(str(images), ingest={"corrections": last and str(tmp_path / last)})
     write_run(output, 1, configuration=configuration)
     write_run(output, 2, configuration=configure("/elsewhere"))
     if own:
-        (output / "corrections.csv").touch()
-    config = make_absolute(parsed("--data", str(images), "--output", str(output), *argv))
+        (tmp_path / OWN).touch()
+    words = (f"--data={images}", f"--output={output}", *option.split())
+    with contextlib.chdir(tmp_path):
+        config = make_absolute(parsed(*words))
     found = use_corrections(config, str(output)).ingest.corrections
     assert found == (used and str(tmp_path / used))
 
@@ -190,9 +191,13 @@ def test_two_files_of_corrections_stop_a_run(
 
 
 @pytest.mark.parametrize("command", ["", "run", "inspect", "runs"])
-def test_each_command_has_a_screen_of_its_own(
+def test_the_version_and_a_screen_of_its_own_for_each_command(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
+    assert local_runner.main(["--version"]) == 0
+    n = r"[\d.]+"
+    said = rf"tfx-image-pipeline {n} \(tfx {n}, tensorflow {n}, python {n}\)\n"
+    assert re.fullmatch(said, capsys.readouterr().out)
     with pytest.raises(SystemExit) as caught:
         local_runner.main(["help", *filter(None, [command])])
     assert caught.value.code == 0
@@ -214,38 +219,6 @@ def test_a_python_without_the_libraries_is_named(program: str) -> None:
         f"{program}: error: {sys.executable} does not have the libraries of this program: start "
         f"it with `uv run {program}`.\n"
     )
-
-
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert local_runner.main(["--version"]) == 0
-    numbers = r"[\d.]+"
-    said = (
-        rf"tfx-image-pipeline {numbers} \(tfx {numbers}, tensorflow {numbers}, python {numbers}\)"
-    )
-    assert re.fullmatch(said, capsys.readouterr().out.strip())
-
-
-@pytest.mark.parametrize("output", ["out", "gs://bucket/out"])
-def test_dataflow_is_refused_on_one_machine(
-    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    beam = "[--runner=DataflowRunner, --project=p]"
-    place = output if "://" in output else str(tmp_path / output)
-    status, said = run(capsys, "--sample", "--output", place, "--beam_pipeline_args", beam)
-    assert status == 2
-    assert "names Dataflow, whose workers cannot see the folders of this machine: run" in said
-    assert not list(tmp_path.iterdir())
-
-
-def test_other_processes_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
-    monkeypatch.setenv("TF_CONFIG", workers)
-    status, said = run(capsys, "--sample", "--output", str(tmp_path / "out"))
-    assert status == 2
-    assert "TF_CONFIG lists 2 processes, but local_runner.py trains in one: unset it" in said
-    assert not list(tmp_path.iterdir())
 
 
 def test_images_of_another_task_do_not_replace_the_model_in_use(
@@ -305,24 +278,3 @@ def test_every_digit_is_written_whole_and_once(
     times = [path.stat().st_mtime_ns for path in files]
     write_digits(str(sample))
     assert [path.stat().st_mtime_ns for path in files] == times
-
-
-@pytest.mark.slow
-def test_a_notebook_trains_and_predicts(tmp_path: Path) -> None:
-    """In one process, as in a notebook; a mistake there is an error to catch."""
-    folder = write_folder(tmp_path / "images", each=20)
-    program = (
-        "import sys; from local_runner import fit; folder, output = sys.argv[1:]\n"
-        "options = {'model.name': 'cnn', 'transform.size': 16, 'training.epochs': 2}\n"
-        "model = fit(folder, output, **options, **{'training.folds': 0})\n"
-        "rows = model.predict(f'{folder}/red', f'{folder}/blue')\n"
-        "print(len(rows), model.report, 'accuracy' in model.summary['metrics'], sorted(rows[0]))\n"
-        "try: fit(folder, output, nonsense=1)\n"
-        "except RuntimeError as error: print(error)\n"
-    )
-    output = tmp_path / "out"
-    command = [sys.executable, "-c", program, str(folder), str(output)]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"\n40 {output}/report" in done.stdout
-    assert done.stdout.endswith("local_runner.py run ended with status 2.\n")
