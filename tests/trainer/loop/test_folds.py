@@ -17,6 +17,7 @@ import tf_keras
 
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256, TEST
 from components.contract.model_files import HISTORY_FILE, NETWORK_FILE, TRAINING_FILE
+from components.host.progress import report_epoch
 from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
 from components.records.shard_files import read_index
@@ -26,6 +27,7 @@ from components.trainer.config.training import TrainerConfig, TrainingConfig, Tr
 from components.trainer.loop import fold_images, folds
 from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
 from components.trainer.loop.folds import FoldResult, Validated
+from components.trainer.loop.train import Shared
 from components.trainer.networks.weights import write_weights
 from components.trainer.training_input import TrainingInput
 from tests.pictures import COLOURS, encode, picture
@@ -252,6 +254,26 @@ def test_multiplications_are_counted() -> None:
     model = tf_keras.Model(image, tf_keras.layers.Dense(5)(tf_keras.layers.Flatten()(x)))
     expected = 64 * 4 * 27 + 16 * 4 * 9 + 64 * 5
     assert fold_images.count_multiplications(model) == expected
+
+
+def test_of_all_heads_of_folds_one_line_stays_on_the_screen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Head(SimpleNamespace):
+        def run(self) -> None:
+            values = dict.fromkeys(("accuracy", "val_accuracy", "images_per_second"), 0.5)
+            report_epoch({**values, "input_wait_fraction": 0.0}, epoch=1, epochs=1, name="head")
+            answers = np.eye(3, dtype=np.float32)[np.zeros(self.part.evaluation.total, int)]
+            self.mode.record("head", lambda: answers)
+
+    monkeypatch.setattr(
+        folds, "Training", lambda _, part, *__, mode, **___: Head(part=part, mode=mode)
+    )
+    data = read_input(write_images(tmp_path, groups={}))
+    with caplog.at_level(logging.INFO):
+        folds._answer_first(network(), data, SmallSet.read(data), 3, shared=Shared(), log_dir="")
+    lasting = [record.message for record in caplog.records if record.__dict__.get("lasting")]
+    assert lasting == ["first answer: accuracy 0.354 in cross-validation, by the last layer alone"]
 
 
 class Killed(Exception):

@@ -12,7 +12,14 @@ from components.trainer.config.model import ModelConfig
 from components.trainer.networks.layers import Whitening, build_resnet9
 from components.trainer.networks.networks import precision
 from components.trainer.networks.parts import Parts
-from tests.trainer.networks.networks import CLASSES, IMAGES, STATISTICS, build, layers_of
+from tests.trainer.networks.networks import (
+    CLASSES,
+    IMAGES,
+    STATISTICS,
+    build,
+    generators,
+    layers_of,
+)
 
 TINY = {"cnn": ModelConfig(name="cnn", width=4), "resnet9": ModelConfig(name="resnet9", width=4)}
 
@@ -27,6 +34,8 @@ def three_layers(
     images = tf_keras.layers.Input(input_shape)
     features = tf_keras.layers.Conv2D(4, 3, strides=4, name="Conv1")(images)
     features = tf_keras.layers.BatchNormalization(momentum=0.999, name="bn_Conv1")(features)
+    # EfficientNet's stochastic depth.
+    features = tf_keras.layers.Dropout(0.2, noise_shape=(None, 1, 1, 1))(features)
     return tf_keras.Model(images, tf_keras.layers.GlobalAveragePooling2D()(features))
 
 
@@ -46,6 +55,12 @@ def test_networks_normalize_with_the_statistics_of_the_data(
     for config in (mobilenet, TINY["cnn"]):
         of_dark, of_bright = build(config)(dark), build(config, mean=shifted)(bright)
         np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
+
+
+def test_statistics_follow_a_short_training_and_dropout_resumes(mobilenet: ModelConfig) -> None:
+    model, kind = build(mobilenet), tf_keras.layers.BatchNormalization
+    norms = [layer for layer in layers_of(model) if isinstance(layer, kind)]
+    assert ({layer.momentum for layer in norms}, generators(model)) == ({0.9}, [])
 
 
 def test_a_failed_download_is_one_sentence(mobilenet: ModelConfig) -> None:
