@@ -76,7 +76,8 @@ def ingest_listing(
         logging.warning(make_printable(warning))
     remove_shards(examples)
     key = reuse_key(config, code)
-    division = json.dumps(listing.fractions, sort_keys=True)
+    # Older outputs, in which classes could have fractions of their own, keep their splits.
+    division = json.dumps([listing.fractions, {}], sort_keys=True)
     with pause_collection():
         earlier = Earlier()
         if code:
