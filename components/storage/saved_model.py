@@ -23,7 +23,8 @@ WEIGHTS = f"{_WEIGHTS}index"
 """Checksums of the weights."""
 
 IDENTITY = os.path.join("assets.extra", "graph.sha256")
-"""Digest of what the graph computes."""
+"""Digest of what the graph follows from: labels, options and code. The bytes of two exports of the
+same graph differ, as TensorFlow numbers what is in it."""
 
 FILES = os.path.join("assets.extra", "files.json")
 """Path → bytes and SHA-256 of all other files of a pushed model, as Pusher copied them."""
@@ -128,10 +129,9 @@ def _digest_file(path: str, version: str) -> str:
 
 
 def model_digest(saved_model: str) -> str:
-    """Digest what a model computes: its graph, and the checksums of its weights.
+    """Digest what a model computes: what its graph follows from, and the checksums of its weights.
 
-    Models of earlier versions have no identity file. For them the bytes of the graph count, which
-    differ between two exports of the same model.
+    Without a file that says the former, the bytes of the graph count.
     """
     digest = hashlib.sha256()
     identity = os.path.join(saved_model, IDENTITY)

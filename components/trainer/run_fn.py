@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from components.contract.configuration import to_dict
 from components.contract.example import decode_text
 from components.contract.model_files import FORMATS_FOLDER, NETWORK_FILE, WEIGHTS_FILE
 from components.host.machine import require_formats
@@ -186,8 +187,14 @@ def _export(
     *,
     picked: str,
 ) -> None:
-    directory = fn_args.serving_model_dir
-    export_model(classifier, graph, config=data.config.transform, directory=directory)
+    config, directory = data.config, fn_args.serving_model_dir
+    origin = {
+        "ingest": read_index(data.train.uri).get("ingest", {}),
+        "transform": to_dict(config.transform),
+        "model": to_dict(config.model),
+        "code": config.code,
+    }
+    export_model(classifier, graph, config=config.transform, origin=origin, directory=directory)
     images = next(iter(data.read_in_order(data.train)))[0][:_WARMUP_IMAGES]
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
     if unseen:

@@ -99,12 +99,8 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
         _FLIP: {plain.augmentation.flip, config.augmentation.flip},
         # Stronger augmentation needs longer trainings.
         "training.epochs": {max(1, epochs // 2), epochs},
-        "augmentation.cutmix": {0.0, 1.0, config.augmentation.cutmix},
         "training.label_smoothing": {0.0, 0.1, training.label_smoothing},
     }
-    if config.model.pretrained:
-        # Mixed images need the whole network in every epoch.
-        del values["augmentation.cutmix"]
     if not config.model.build_fn:
         values["model.dropout"] = {0.0, 0.2, 0.5, config.model.dropout}
     if training.metric == "balanced_accuracy":

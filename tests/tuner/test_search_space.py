@@ -11,7 +11,6 @@ from optuna.distributions import CategoricalDistribution
 
 from components.contract.errors import ConfigurationError
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, resolve
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
@@ -78,11 +77,8 @@ def test_the_space_surrounds_the_first_trial() -> None:
     assert space["model.width"] == [0, 32]
     assert space["training.epochs"] == [40, 80]
     assert space["augmentation.flip"] == [False, True]
-    other = replace(plain, augmentation=AugmentationConfig(cutmix=0.5))
-    assert values_of(other)["augmentation.cutmix"] == [0.0, 0.5, 1.0]
     weights = ModelConfig(name="efficientnet_lite0", weights="imagenet")
     pretrained = values_of(replace(plain, model=weights))
-    assert "augmentation.cutmix" not in pretrained
     assert pretrained["transfer.unfreeze"] == ["top", "all"]
     assert "transfer.unfreeze" not in begin(replace(plain, model=weights)).keys() | space.keys()
     everything = replace(plain, model=weights, transfer=TransferConfig(unfreeze="all"))

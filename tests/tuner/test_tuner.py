@@ -36,7 +36,6 @@ SPACE: dict[str, list[Any]] = {
     "training.precision": ["float32"],
     "training.keep": ["best"],
     "augmentation.flip": [False],
-    "augmentation.cutmix": [0.0],
     "model.name": ["cnn"],
     "model.dropout": [0.0],
     "model.width": [8],

@@ -48,19 +48,11 @@ class AugmentationConfig:
     """Side of a square filled with the mean color, as a fraction of the image's side. Off because
     it may hide small objects; 0.5 worked best for CIFAR-10 (DeVries and Taylor, 2017)."""
 
-    mixup: Annotated[Number, Interval(ge=0, le=100)] = 0.0
-    """Blend each image and its label with another one; the weight is drawn from Beta(mixup, mixup)
-    (Zhang et al., 2018). 0 turns it off, because it needs long training; 0.2 is common."""
-
-    cutmix: Annotated[Number, Interval(ge=0, le=100)] = 0.0
-    """Replace a rectangle of each image, and that fraction of its label, with another image's; the
-    fraction is drawn from Beta(cutmix, cutmix) (Yun et al., 2019). 0 turns it off; 1 is common.
-    If mixup is on too, every batch gets one of the two at random."""
-
     policy: Literal["none", "trivial"] = "none"
     """Random operations to choose from. trivial: one of random strength per image, with nothing to
-    tune (TrivialAugment: Müller and Hutter, 2021). Off because some operations change colors and
-    shapes, which may distinguish the classes; a good first choice for photographs."""
+    tune, as in TrivialAugment (Müller and Hutter, 2021): shear, translation, rotation, brightness,
+    contrast, saturation, or none. Off because some of them change colors and shapes, which may
+    distinguish the classes; a good first choice for photographs."""
 
     fn: Text | None = None
     """Your own augmentation, such as my_package.my_module.my_augmentation. It is a function that
@@ -73,8 +65,3 @@ class AugmentationConfig:
     def __post_init__(self) -> None:
         """Check the path of the function."""
         check_path("augmentation.fn", self.fn)
-
-    @property
-    def soft_labels(self) -> bool:
-        """Whether labels are probabilities over all classes instead of one class."""
-        return self.mixup > 0 or self.cutmix > 0

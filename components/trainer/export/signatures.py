@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +13,13 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.artifact_files import on_disk
-from components.contract.example import ENCODED, LABEL, LABEL_ID
+from components.contract.example import ENCODED, LABEL, LABEL_ID, decode_text
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import TransformConfig
+from components.storage.saved_model import IDENTITY
 from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
-from components.trainer.export.graph_digest import write_identity
 from components.trainer.export.known import Known
 
 if TYPE_CHECKING:
@@ -61,9 +63,17 @@ class Classifier:
 
 
 def export_model(
-    classifier: Classifier, graph: TransformGraph, *, config: TransformConfig, directory: str
+    classifier: Classifier,
+    graph: TransformGraph,
+    *,
+    config: TransformConfig,
+    origin: Mapping[str, Any],
+    directory: str,
 ) -> None:
     """Save `classifier` behind the transform graph, as a SavedModel.
+
+    `origin` are options and code that decide what the graph computes: with the same labels and
+    numbers, two exports count as the same model.
 
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
@@ -85,11 +95,15 @@ def export_model(
     # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
     served.weights, served.transform = classifier.variables, tracked
-    save_atomically(served, directory, signatures)
+    numbers = classifier.temperature, classifier.known and classifier.known.threshold
+    facts = json.dumps([dict(origin), list(map(decode_text, graph.labels)), numbers])
+    save_atomically(served, directory, signatures, hashlib.sha256(facts.encode()).hexdigest())
 
 
-def save_atomically(model: tf.Module, directory: str, signatures: Mapping[str, Any]) -> None:
-    """Save `model`, replacing what an earlier attempt left in `directory`.
+def save_atomically(
+    model: tf.Module, directory: str, signatures: Mapping[str, Any], identity: str = ""
+) -> None:
+    """Save `model` and its identity, replacing what an earlier attempt left in `directory`.
 
     On disk, the folder is renamed when it is complete. A bucket cannot do that: there,
     `saved_model.pb`, which TensorFlow writes last, marks a complete model.
@@ -100,7 +114,10 @@ def save_atomically(model: tf.Module, directory: str, signatures: Mapping[str, A
         if tf.io.gfile.exists(left_behind):
             tf.io.gfile.rmtree(left_behind)
     tf.saved_model.save(model, unfinished, signatures=signatures)
-    write_identity(unfinished)
+    path = os.path.join(unfinished, IDENTITY)
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write(identity)
     if unfinished != target:
         tf.io.gfile.rename(unfinished, target)
 

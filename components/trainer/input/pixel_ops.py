@@ -36,13 +36,8 @@ class AugmentationRandom(NamedTuple):
     hue: tf.Tensor
     cutout_y: tf.Tensor
     cutout_x: tf.Tensor
-    mixup_radius: tf.Tensor
-    mixup_angle: tf.Tensor
-    cutmix_radius: tf.Tensor
-    cutmix_angle: tf.Tensor
-    cutmix_y: tf.Tensor
-    cutmix_x: tf.Tensor
-    either: tf.Tensor
+    operation: tf.Tensor
+    strength: tf.Tensor
 
 
 def draw_numbers(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
@@ -57,21 +52,60 @@ def _signed(number: tf.Tensor, limit: float) -> tf.Tensor:
     return (2 * number - 1) * limit
 
 
+# Operations of `augmentation.policy`, and their effect at the highest strength, either way: columns
+# per row, rows per column, parts of `_REACH`, radians, and what is added to a factor of 1. They are
+# those of the wide space of Müller and Hutter (2021) that change positions or colors by a matrix.
+_OPERATIONS = {
+    "identity": 0.0,
+    "shear_x": 0.99,
+    "shear_y": 0.99,
+    "translate_x": 1.0,
+    "translate_y": 1.0,
+    "rotate": math.radians(135),
+    "brightness": 0.99,
+    "contrast": 0.99,
+    "saturation": 0.99,
+}
+# Translation, as a fraction of the side and in pixels: 32 would move small images out of sight.
+_REACH = (150 / 331, 32)
+
+
+def _draw_amounts(
+    random: AugmentationRandom, config: AugmentationConfig
+) -> dict[str, tf.Tensor | float]:
+    """Return operation → amount for each image, [batch]: 0 for all but one of them."""
+    if config.policy == "none":
+        return dict.fromkeys(_OPERATIONS, 0.0)
+    kind = tf.cast(random.operation * len(_OPERATIONS), tf.int32)
+    return {
+        name: tf.where(kind == number, _signed(random.strength, most), 0.0)
+        for number, (name, most) in enumerate(_OPERATIONS.items())
+    }
+
+
 def apply_geometry(
     images: tf.Tensor, random: AugmentationRandom, config: AugmentationConfig
 ) -> tf.Tensor:
-    """Shift, crop, rotate and flip; exact if that only moves whole pixels."""
+    """Shift, crop, rotate, flip and distort; exact if that only moves whole pixels."""
     _, height, width, _ = images.shape
     limit_y, limit_x = round(config.shift * height), round(config.shift * width)
     down, right = _to_pixels(random.shift_y, limit_y), _to_pixels(random.shift_x, limit_x)
     mirrored = random.flip < (0.5 if config.flip else 0)
-    if config.rotation or config.min_crop_area < 1:
+    if config.policy != "none" or config.rotation or config.min_crop_area < 1:
+        amounts = _draw_amounts(random, config)
+        size = tf.constant([width, height], tf.float32)
         scale = _crop_size(random, config.min_crop_area)
-        spare = (1 - scale) * tf.constant([width, height], tf.float32)
-        corner = (tf.stack([random.crop_x, random.crop_y], axis=1) - 0.5) * spare
+        corner = (tf.stack([random.crop_x, random.crop_y], axis=1) - 0.5) * (1 - scale) * size
         offset = corner + tf.cast(tf.stack([right, down], axis=1), tf.float32)
-        angle = _signed(random.rotation, math.radians(config.rotation))
-        return _warp(images, _rotation(angle, mirrored) * scale[:, :, None], offset=offset)
+        angle = _signed(random.rotation, math.radians(config.rotation)) + amounts["rotate"]
+        matrix = _rotation(angle, mirrored) * scale[:, :, None]
+        if config.policy == "none":
+            return _warp(images, matrix, offset=offset)
+        reach = tf.minimum(_REACH[0] * size, _REACH[1])
+        offset += tf.stack([amounts["translate_x"], amounts["translate_y"]], axis=1) * reach
+        one = tf.ones_like(angle)
+        shear = tf.stack([one, amounts["shear_x"], amounts["shear_y"], one], axis=1)
+        return _warp_on_mean_color(images, tf.reshape(shear, [-1, 2, 2]) @ matrix, offset=offset)
     if config.flip or limit_y or limit_x:
         return _move(images, mirrored, down=down, right=right)
     return images
@@ -119,15 +153,15 @@ def _rotation(angle: tf.Tensor, mirrored: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.stack([cos * mirror, -sin, sin * mirror, cos], axis=1), [-1, 2, 2])
 
 
-def warp_on_mean_color(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tensor:
+def _warp_on_mean_color(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tensor:
     """Sample uint8 pixels like `_warp`, surrounded by each image's mean color.
 
-    After a large move, reflection would show the object twice. The papers' code fills in black,
+    After a large move, reflection would show the object twice. The paper's code fills in black,
     which adds an edge.
     """
     color = mean_colors(images)[:, None, None, :]
     centered = tf.cast(images, tf.float32) - color
-    return rounded(_warp(centered, matrix, offset=offset, outside="CONSTANT") + color)
+    return _warp(centered, matrix, offset=offset, outside="CONSTANT") + color
 
 
 def _warp(
@@ -161,32 +195,31 @@ def change_colors(
 ) -> tf.Tensor:
     """Change brightness, contrast, saturation and hue, in this order, and clip to [0, 255].
 
-    The factors are those of torchvision's ColorJitter, which applies the four in random order and
-    clips after each. Here they are one matrix and one offset: saturation and hue preserve gray, and
-    so the mean gray that contrast uses. Hue rotates RGB around its gray axis, as Karras et al.
-    (2020, "Training GANs with limited data") do; at thirds of a circle this equals HSV.
+    The factors of the options are those of torchvision's ColorJitter, which applies the four in
+    random order and clips after each. Here they, and the factor of `augmentation.policy`, are one
+    matrix and one offset: saturation and hue preserve gray, and so the mean gray that contrast
+    uses. Hue rotates RGB around its gray axis, as Karras et al. (2020, "Training GANs with limited
+    data") do; at thirds of a circle this equals HSV.
     """
-    if not (config.brightness or config.contrast or config.saturation or config.hue):
+    jitter = (config.brightness, config.contrast, config.saturation, config.hue)
+    if config.policy == "none" and not any(jitter):
         return images
     _, height, width, channels = images.shape
-    brightness = 1 + _signed(random.brightness, config.brightness)
-    contrast = 1 + _signed(random.contrast, config.contrast)
-    saturation = 1 + _signed(random.saturation, config.saturation)
-    matrix = saturation_matrix(saturation) @ _hue_matrix(_signed(random.hue, config.hue))
+    amounts = _draw_amounts(random, config)
+    brightness, contrast, saturation = (
+        (1 + _signed(getattr(random, name), getattr(config, name))) * (1 + amounts[name])
+        for name in ("brightness", "contrast", "saturation")
+    )
+    matrix = _saturation_matrix(saturation) @ _hue_matrix(_signed(random.hue, config.hue))
     matrix *= (brightness * contrast)[:, None, None]
-    offset = ((1 - contrast) * brightness)[:, None] * mean_gray(images)
-    mixed = tf.reshape(mix_channels(images, matrix), [-1, height * width * channels]) + offset
+    offset = ((1 - contrast) * brightness)[:, None] * _mean_gray(images)
+    # With the offset: 33 ms; channel by channel: 108 ms.
+    mixed = tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels]) @ matrix
+    mixed = tf.reshape(mixed, [-1, height * width * channels]) + offset
     return tf.reshape(tf.clip_by_value(mixed, 0, 255), [-1, height, width, channels])
 
 
-def mix_channels(images: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Multiply all pixels by the matrix of their image: float32 [batch, pixels, channels]."""
-    _, height, width, channels = images.shape
-    # With the offset of `change_colors`: 33 ms; channel by channel: 108 ms.
-    return tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels]) @ matrix
-
-
-def saturation_matrix(factor: tf.Tensor) -> tf.Tensor:
+def _saturation_matrix(factor: tf.Tensor) -> tf.Tensor:
     """Return matrices for rows of RGB, [batch, 3, 3]; 0 gives gray, 1 the identity."""
     gray = tf.repeat(tf.constant(_LUMA)[:, None], 3, axis=1)
     return gray + factor[:, None, None] * (tf.eye(3) - gray)
@@ -206,7 +239,7 @@ def mean_colors(images: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.reduce_mean(tf.cast(images, tf.float32), axis=1), axis=1)
 
 
-def mean_gray(images: tf.Tensor) -> tf.Tensor:
+def _mean_gray(images: tf.Tensor) -> tf.Tensor:
     """Return the mean luma of each image, float32 [batch, 1], 0 to 255."""
     return tf.reduce_sum(mean_colors(images) * tf.constant(_LUMA), axis=1, keepdims=True)
 

@@ -25,25 +25,14 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
 
     Returns:
         Two uint8 arrays [images, size, size, 3]: as evaluation sees them, and with random
-        augmentation, by `training.seed`. Mixup and cutmix mix each with
-        another image of `canonical`. The same array twice if augmentation changes no image.
+        augmentation, by `training.seed`. The same array twice if augmentation changes no image.
     """
     config = from_dict(TrainerConfig, custom_config)
-    images, seed = config.transform, config.training.seed
-    seen: Pixels = decode(tf.constant(canonical), images).numpy()
+    seen: Pixels = decode(tf.constant(canonical), config.transform).numpy()
     augmented = np.empty_like(seen)
-    # Mixing takes neighbors, which in training are of all classes; here they may be of one.
-    order = np.random.default_rng(seed).permutation(len(canonical))
-    for step, start in enumerate(range(0, len(order), _BATCH)):
-        rows = order[start : start + _BATCH]
-        augmented[rows] = _augment([canonical[row] for row in rows], config, seed=(seed, step))
+    for step, start in enumerate(range(0, len(seen), _BATCH)):
+        rows = slice(start, start + _BATCH)
+        seeds = tf.constant([config.training.seed, step], tf.int64)
+        images = tf.constant(seen[rows])
+        augmented[rows] = augment(images, seed=seeds, config=config.augmentation).numpy()
     return seen, seen if np.array_equal(seen, augmented) else augmented
-
-
-def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
-    """Augment a batch."""
-    images, labels = decode(tf.constant(files), config.transform), tf.zeros([len(files)], tf.int64)
-    seeds = tf.constant(seed, tf.int64)
-    changed, _ = augment(images, labels, seed=seeds, config=config.augmentation, classes=1)
-    pixels: Pixels = changed.numpy()
-    return pixels

@@ -204,12 +204,8 @@ class Activations:
         """Return the outputs for a view of a batch, float16 [batch, values]."""
         config = self._data.config
         if view:
-            labels = tf.zeros(tf.shape(images)[:1], tf.int64)
             seed = [tf.constant(config.training.seed, tf.int64), VIEWS * number + view]
-            # Images are not mixed, see `choose_views`.
-            images, _ = augment(
-                images, labels, seed=tf.stack(seed), config=config.augmentation, classes=1
-            )
+            images = augment(images, seed=tf.stack(seed), config=config.augmentation)
         outputs = tf.cast(self._frozen(images, training=False), tf.float16)
         return tf.reshape(outputs, [-1, count_values(self._frozen)])
 
@@ -223,10 +219,7 @@ def choose_views(frozen: tf_keras.Model, data: TrainingInput, tables: Tables) ->
     """Return how many views of each training image can be kept; 0 if training reads images.
 
     `tables` are those that are kept already. The views depend on the images and the network only.
-    Mixed images have no activations of their own.
     """
-    if data.config.augmentation.soft_labels:
-        return 0
     images, per_view = data.train.total, count_values(frozen) * _BYTES
     changed = data.config.augmentation != AugmentationConfig(shift=0.0)
     most = VIEWS if changed else 1

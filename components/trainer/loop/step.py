@@ -86,8 +86,7 @@ class Step:
             The replica's part of the loss, float32, which over all replicas sums to the mean of the
             batch.
         """
-        images, targets = self._augment(images, labels, number)
-        gradients, losses, logits = self._gradients(images, targets)
+        gradients, losses, logits = self._gradients(self._augment(images, number), labels)
         self.train.update(losses, labels, logits)
         self._apply(gradients)
         return tf.reduce_sum(losses) / self.batch_size
@@ -98,30 +97,23 @@ class Step:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         self.evaluation.update(losses, labels, logits)
 
-    def _augment(
-        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _augment(self, images: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         if self.augmentation is None:
-            return images, labels
+            return images
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
         seed = tf.constant(self.config.seed, tf.int64)
-        return augment(
-            images,
-            labels,
-            seed=tf.stack([seed, number * self._replicas + replica]),
-            config=self.augmentation,
-            classes=self._classes,
-        )
+        seeds = tf.stack([seed, number * self._replicas + replica])
+        return augment(images, seed=seeds, config=self.augmentation)
 
     def _gradients(
-        self, images: tf.Tensor, targets: tf.Tensor
+        self, images: tf.Tensor, labels: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Return gradients of the replica's part of the loss, losses [batch] and logits."""
         with tf.GradientTape() as tape:
             # A network of the user may compute its last layer in half precision.
             logits = tf.cast(self.model(images, training=True), tf.float32)
-            losses = self._losses(targets, logits)
+            losses = self._losses(labels, logits)
             # Regularizers and `add_loss` of the user's layers: the same for every image.
             if added := self.model.losses:
                 losses += sum(tf.reduce_mean(tf.cast(loss, tf.float32)) for loss in added)
@@ -134,19 +126,17 @@ class Step:
         gradients = tape.gradient(loss, self._variables, unconnected_gradients=unconnected)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, logits
 
-    def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each image; targets are label ids, or a fraction for each class."""
-        smooth = bool(self.config.label_smoothing)
-        if targets.dtype.is_integer and not smooth and self._class_weights is None:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        if targets.dtype.is_integer:
-            targets = tf.one_hot(targets, self._classes)
-        kept, spread = tf.unstack(self._smoothing)
-        smoothed = targets * kept + spread
-        losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, logits)
+    def _losses(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each image."""
+        if self.config.label_smoothing:
+            kept, spread = tf.unstack(self._smoothing)
+            targets = tf.one_hot(labels, self._classes) * kept + spread
+            losses = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
+        else:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         if self._class_weights is None:
             return losses
-        return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
+        return losses * tf.gather(tf.constant(self._class_weights, tf.float32), labels)
 
     def _apply(self, gradients: list[tf.Tensor]) -> None:
         """Update the weights with the gradients of the whole batch."""

@@ -12,12 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.trainer.config.model import ModelConfig
-from components.trainer.export.explanation import (
-    _MIN_SIDE,
-    _find_side,
-    draw_heat_maps,
-    make_explain,
-)
+from components.trainer.export.explanation import draw_heat_maps, make_explain
 from components.trainer.networks.networks import build_model
 
 _TESTED = 24
@@ -54,17 +49,15 @@ def around(heat: Any, place: Any, side: int, margin: int) -> Any:
 @pytest.mark.parametrize(
     ("name", "size", "side", "fraction"),
     [
-        # A square and its surroundings are 8 % of the image, and get most of the heat.
-        pytest.param("cnn", 32, 5, 0.55, id="integrated gradients"),
-        # Of eight by eight places, one is 8 pixels wide: the heat around it is spread further.
-        pytest.param("cnn", 64, 8, 0.3, id="Grad-CAM"),
+        # Of eight by eight places, one is 4 or 8 pixels wide, and the heat is around the square.
+        pytest.param("cnn", 32, 5, 0.3, id="a map before the last one"),
+        pytest.param("cnn", 64, 8, 0.3, id="the last map"),
     ],
 )
 def test_the_heat_is_at_the_decisive_square(
     name: str, size: int, side: int, fraction: float
 ) -> None:
     model = build(name, size, seed=0)
-    assert (_find_side(model) >= _MIN_SIDE) == (size == 64)
     images, classes, _ = squares(450, size, side)
     loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss)
@@ -88,16 +81,9 @@ def test_the_heat_is_at_the_decisive_square(
     assert np.mean(alike) < 0.5
 
 
-@pytest.mark.slow
-def test_an_image_of_one_color_has_no_heat() -> None:
-    model = build("cnn", 16, seed=0)
-    gray = np.full((1, 16, 16, 3), 120, np.uint8)
-    assert not compile_draw(model)(gray, [0]).any()
-
-
-def test_a_model_whose_images_stay_integers_has_no_heat_maps() -> None:
+def test_a_model_without_feature_maps_has_no_heat_maps() -> None:
     images = tf_keras.layers.Input([4, 4, 3], dtype="uint8")
-    shades = tf_keras.layers.Embedding(256, 2)(images)
+    shades = tf_keras.layers.Embedding(256, 2)(tf_keras.layers.Flatten()(images))
     logits = tf_keras.layers.Dense(2)(tf_keras.layers.Flatten()(shades))
     model = tf_keras.Model(images, logits)
     pixels = tf.zeros([4, 4, 3], tf.uint8)

@@ -12,14 +12,13 @@ from tensorflow.python.framework import config as framework_config
 
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.input.augment import augment
+from components.trainer.input.pixel_ops import _OPERATIONS, draw_numbers
 from tests.pictures import picture
 
 Array = np.ndarray[Any, Any]
 
 SIDE = 48
-CLASSES = 4  # of 16 images, so that neighbors differ, and the first and the last
 OFF = AugmentationConfig(shift=0)
-LABELS = np.arange(16) % CLASSES
 # Not square, so that height and width cannot be mixed up; noise, so that every pixel counts.
 NOISE = np.random.default_rng(0).integers(0, 256, (16, 12, 20, 3), np.uint8)
 SMOOTH = np.stack([np.asarray(picture(seed, height=SIDE, width=SIDE)) for seed in range(16)])
@@ -38,19 +37,10 @@ def _deterministic_as_in_training() -> Iterator[None]:
     framework_config.disable_op_determinism()
 
 
-def run(
-    images: Array, *, seed: tuple[int, int] = (0, 1), labels: Array | None = None, **options: Any
-) -> tuple[Array, Array]:
-    labels = np.zeros(len(images), np.int64) if labels is None else labels
+def pixels(images: Array, *, seed: tuple[int, int] = (0, 1), **options: Any) -> Array:
     config = dataclasses.replace(OFF, **options)
-    changed, new_labels = augment(
-        tf.constant(images), tf.constant(labels), seed=seed, config=config, classes=CLASSES
-    )
-    return changed.numpy(), new_labels.numpy()
-
-
-def pixels(images: Array, **options: Any) -> Array:
-    return run(images, **options)[0]
+    changed: Array = augment(tf.constant(images), seed=tf.constant(seed), config=config).numpy()
+    return changed
 
 
 EVERYTHING: dict[str, Any] = {
@@ -63,12 +53,10 @@ EVERYTHING: dict[str, Any] = {
     "saturation": 0.3,
     "hue": 0.1,
     "cutout": 0.3,
-    "mixup": 0.4,
-    "cutmix": 1.0,
     "policy": "trivial",
 }
-# Different paths: moves of whole pixels, soft labels, all ops.
-CASES = [{"shift": 0.1, "flip": True}, {"cutout": 0.3, "cutmix": 1.0}, EVERYTHING]
+# Different paths: moves of whole pixels, all ops.
+CASES = [{"shift": 0.1, "flip": True}, EVERYTHING]
 
 
 def case_name(options: dict[str, Any]) -> str:
@@ -93,9 +81,7 @@ def test_a_batch_may_be_empty_or_have_one_image(options: dict[str, Any], batch: 
 
 
 def test_no_options_change_nothing() -> None:
-    images, labels = run(NOISE, labels=LABELS)
-    np.testing.assert_array_equal(images, NOISE)
-    np.testing.assert_array_equal(labels, LABELS)
+    np.testing.assert_array_equal(pixels(NOISE), NOISE)
 
 
 def windows(image: Array, margin_y: int, margin_x: int) -> dict[bytes, tuple[int, int, bool]]:
@@ -281,69 +267,59 @@ def test_cutout_paints_one_square_in_the_mean_color() -> None:
     assert len(corners) > 40
 
 
-def fractions(**options: Any) -> Array:
-    """Return the fraction of its own label in each image's soft label."""
-    labels = np.arange(512) % CLASSES
-    images = np.zeros((512, 4, 4, 3), np.uint8)
-    drawn = [run(images, labels=labels, seed=(0, s), **options)[1] for s in range(8)]
-    return np.concatenate([soft[np.arange(512), labels] for soft in drawn])
+def expect(source: Array, operation: str, strength: float) -> Array:
+    """Apply an operation of TrivialAugment by Pillow or OpenCV."""
+    image = Image.fromarray(source)
+    enhancers = {
+        "brightness": ImageEnhance.Brightness,
+        "contrast": ImageEnhance.Contrast,
+        "saturation": ImageEnhance.Color,
+    }
+    if operation in enhancers:
+        return np.asarray(enhancers[operation](image).enhance(1 + 0.99 * strength))
+    angle, shear, far = math.radians(135) * strength, 0.99 * strength, 150 / 331 * SIDE * strength
+    matrix, offset = {
+        "identity": (np.eye(2), (0, 0)),
+        "shear_x": (np.array([[1, shear], [0, 1]]), (0, 0)),
+        "shear_y": (np.array([[1, 0], [shear, 1]]), (0, 0)),
+        "translate_x": (np.eye(2), (far, 0)),
+        "translate_y": (np.eye(2), (0, far)),
+        "rotate": (
+            np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]),
+            (0, 0),
+        ),
+    }[operation]
+    middle = np.full(2, (SIDE - 1) / 2)
+    affine = np.column_stack([matrix, middle + offset - matrix @ middle])
+    return cv2.warpAffine(
+        source,
+        affine,
+        (SIDE, SIDE),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=source.mean(axis=(0, 1)).tolist(),
+    )
 
 
-@pytest.mark.parametrize("alpha", [0.1, 8.0])
-def test_mixup_fractions_are_beta(alpha: float) -> None:
-    ours = np.sort(fractions(mixup=alpha))
-    many = np.sort(np.random.default_rng(0).beta(alpha, alpha, 100_000))
-    grid = np.linspace(0.01, 0.99, 99)
-    ours, expected = (np.searchsorted(values, grid) / len(values) for values in (ours, many))
-    # The Kolmogorov-Smirnov distance of 4,096 numbers exceeds 0.025 once in a hundred times.
-    assert np.abs(ours - expected).max() < 0.025
-
-
-def blended_as_labeled(images: Array, soft: Array, source: Array = NOISE) -> bool:
-    """Return whether pixels are blended in the fractions of the labels."""
-    own = soft[np.arange(16), LABELS][:, None, None, None]
-    blend = own * source + (1 - own) * np.roll(source, 1, axis=0)
-    # Half a level of rounding here, and half in a source that was changed before.
-    return bool(np.abs(images - blend).max() <= 1.01)
-
-
-def test_mixup_blends_pixels_as_labels_and_clips_colors_before() -> None:
-    images, soft = run(NOISE, labels=LABELS, mixup=1.0)
-    np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
-    assert blended_as_labeled(images, soft)
-    assert np.ptp(soft[np.arange(16), LABELS]) > 0.3
-    white = np.full_like(NOISE, 255)
-    images, soft = run(white, labels=LABELS, brightness=0.5, mixup=1.0)
-    assert blended_as_labeled(images, soft, pixels(white, brightness=0.5))
-
-
-def test_cutmix_takes_a_rectangle_of_the_size_in_the_label() -> None:
-    images = np.arange(16, dtype=np.uint8)[:, None, None, None] * np.ones([1, 12, 20, 3], np.uint8)
-    mixed, soft = run(images, labels=LABELS, cutmix=1.0)
-    np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-6)
-    for index, (image, row) in enumerate(zip(mixed[..., 0], soft, strict=True)):
-        other = image == (index - 1) % 16
-        rows, columns = np.nonzero(other)
-        assert ((image == index) | other).all()
-        assert other.sum() == 0 or other.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
-        assert row[LABELS[index]] == pytest.approx(1 - other.mean(), abs=1e-6)
-    assert 0.3 < soft[np.arange(16), LABELS].mean() < 0.95
-
-
-def test_mixup_and_cutmix_alternate() -> None:
-    drawn = (run(NOISE, labels=LABELS, seed=(0, step), mixup=1.0, cutmix=1.0) for step in range(24))
-    blends = [blended_as_labeled(images, soft) for images, soft in drawn]
-    assert 4 < sum(blends) < 20
+def test_the_policy_draws_one_of_nine_operations_of_any_strength() -> None:
+    many = np.tile(SMOOTH, (8, 1, 1, 1))
+    random = draw_numbers(tf.constant(len(many)), tf.constant((0, 1)))
+    names = np.array([*_OPERATIONS])[(random.operation.numpy() * 9).astype(int)]
+    strengths = 2 * random.strength.numpy() - 1
+    assert set(names) == {*_OPERATIONS}
+    assert strengths.min() < -0.9 < 0.9 < strengths.max()
+    changed = pixels(many, policy="trivial")
+    for image, source, name, strength in zip(changed, many, names, strengths, strict=True):
+        expected = expect(source, name, strength)
+        # OpenCV works in 32nds of a pixel, Pillow truncates.
+        assert np.abs(image.astype(int) - expected).mean() < 0.6, (name, strength)
+        assert np.abs(image.astype(int) - expected).max() <= 8, (name, strength)
 
 
 def test_an_op_does_not_change_the_random_numbers_of_another() -> None:
     shifted = pixels(NOISE, shift=0.5)
     for image, alone in zip(pixels(NOISE, shift=0.5, flip=True), shifted, strict=True):
         assert np.array_equal(image, alone) or np.array_equal(image, np.fliplr(alone))
-    everything: dict[str, Any] = EVERYTHING | {"cutmix": 0.0}
-    np.testing.assert_array_equal(
-        run(SMOOTH, labels=LABELS, **everything)[1], run(SMOOTH, labels=LABELS, mixup=0.4)[1]
-    )
     np.testing.assert_allclose(
         sampled({"rotation": 30.0, "min_crop_area": 0.5})[0, :, :2],
         np.diag(np.diag(sampled({"min_crop_area": 0.5})[0, :, :2]))

@@ -60,11 +60,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def augmented(name: str, step: int = 0, **others: float) -> npt.NDArray[np.uint8]:
     config = AugmentationConfig(shift=0, fn=f"my_augmentation.{name}", **others)  # type: ignore[arg-type]
-    seed, labels = tf.constant([5, step], tf.int64), tf.zeros([len(IMAGES)], tf.int64)
+    seed = tf.constant([5, step], tf.int64)
 
     @tf.function(autograph=False)
     def apply(images: tf.Tensor) -> tf.Tensor:
-        return augment(images, labels, seed=seed, config=config, classes=2)[0]
+        return augment(images, seed=seed, config=config)
 
     return apply(tf.constant(IMAGES)).numpy()  # type: ignore[no-any-return]
 

@@ -86,13 +86,6 @@ def test_smoothing_and_class_weights(smoothing: float, weights: Any) -> None:
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_mixed_label_is_weighted_by_its_parts() -> None:
-    _, step = make_step(class_weights=[1.0, 3.0, 5.0])
-    targets, logits = tf.constant([[0.25, 0.75, 0.0]]), tf.constant([[1.0, 2.0, 0.5]])
-    plain = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
-    np.testing.assert_allclose(step._losses(targets, logits), plain * 2.5, rtol=1e-6)
-
-
 def test_evaluation_uses_the_plain_loss() -> None:
     _, step = make_step(label_smoothing=0.3, class_weights=[0.5, 2.0, 3.0])
     step.evaluate(INPUTS, LABELS)
