@@ -81,10 +81,10 @@ steps = create_pipeline(config).components
 paths = {
     step.exec_properties[name]
     for step in steps
-    for name in ("run_fn", "preprocessing_fn", "preview_fn", "tuner_fn")
+    for name in ("run_fn", "preprocessing_fn", "preview_fn")
     if step.exec_properties.get(name)
 }
-assert len(paths) == 4, paths
+assert len(paths) == 3, paths
 for path in paths:
     assert path.startswith("tfx_image_pipeline."), path
     assert callable(import_utils.import_func_from_module(*path.rsplit(".", 1)))

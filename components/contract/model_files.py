@@ -40,7 +40,7 @@ KNOWN, KNOWN_SCORE = "known", "known_score"
 """Optional outputs of `serving_default`: whether an image is like those of training, and the score
 that decides it, the higher the more alike."""
 
-WEIGHTS_FILE = "backbone.weights.h5"
+WEIGHTS_FILE = "backbone.npz"
 """Weights of the trained network without its last layer, from which a later training can start."""
 
 NETWORK_FILE = "assets.extra/network.json"

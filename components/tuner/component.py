@@ -15,8 +15,6 @@ from components.trainer.config.model import ExportConfig
 from components.trainer.config.training import TrainerConfig
 from components.tuner.executor import Executor
 
-_TUNER_FN = f"{__package__}.executor.tuner_fn"
-
 
 class ImageTunerSpec(component_spec.ComponentSpec):
     """Tuner's spec with what the search leaves for ImageTrainer."""
@@ -86,7 +84,6 @@ class ImageTuner(component.Tuner):
         spec = ImageTunerSpec(
             examples=examples,
             transform_graph=transform_graph,
-            tuner_fn=_TUNER_FN,
             train_args=trainer_pb2.TrainArgs(splits=["train"]),
             eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
             custom_config=json_utils.dumps(to_dict(config)),

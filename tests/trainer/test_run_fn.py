@@ -390,14 +390,14 @@ def test_other_images_at_the_same_place_share_no_checkpoints(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_same_weights_share_checkpoints(tmp_path: Path) -> None:
     def folder(content: bytes) -> str:
-        path = tmp_path / "backbone.weights.h5"
+        path = tmp_path / "backbone.npz"
         path.write_bytes(content)
         model = ModelConfig(name="cnn", weights=str(path))
         return checkpoint_dir(arguments_of(TrainerConfig(model=model, checkpoints="/here")))
 
     first = folder(b"some weights")
     assert folder(b"others") != first
-    os.utime(tmp_path / "backbone.weights.h5", (1, 1))
+    os.utime(tmp_path / "backbone.npz", (1, 1))
     assert folder(b"some weights") == first
 
 

@@ -5,7 +5,6 @@ import json
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,7 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
     tuner = ImageTuner(**channels(), config=config)
     with monkeypatch.context() as killed:
-        killed.setattr("components.trainer.preparation.save_trained", fail)
+        killed.setattr("components.tuner.executor.save_trained", fail)
         with pytest.raises(InterruptedError):
             run_step(tuner, shard_folder, tmp_path / "killed")
     found = run_step(tuner, shard_folder, tmp_path / "tuner")
@@ -177,9 +176,11 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
 
 
-def test_a_search_leaves_no_images_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_leaves_no_images_in_memory(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Trainer follows in the same process, and needs the memory for its own."""
-    from components.tuner.executor import Executor
+    from components import ImageTuner
 
     kept: list[Any] = []
 
@@ -189,10 +190,10 @@ def test_a_search_leaves_no_images_in_memory(monkeypatch: pytest.MonkeyPatch) ->
         guard(functools.partial(np.add, pixels))
         raise InterruptedError
 
-    monkeypatch.setattr("tfx.components.tuner.executor.search", search)
-    context = Executor.Context(tmp_dir="none", unique_id="1")
+    monkeypatch.setattr("components.tuner.executor.read_config", search)
+    tuner = ImageTuner(**channels(), config=configure(tmp_path, replace(PLAIN, minutes=5)))
     with pytest.raises(InterruptedError):
-        Executor(context).Do({}, {}, {"custom_config": "{}"})
+        run_step(tuner, shard_folder, tmp_path / "tuner")
     assert kept[0]() is None
 
 
@@ -207,11 +208,9 @@ def test_hyperparameters_of_another_search_are_refused() -> None:
 
 @pytest.mark.slow
 def test_a_search_of_several_workers_or_without_a_time_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from components import ImageTrainer, ImageTuner
-    from components.contract.configuration import to_dict
-    from components.tuner.executor import tuner_fn
 
     with pytest.raises(ConfigurationError, match=r"training.minutes is not set"):
         ImageTuner(**channels(), config=configure(tmp_path, PLAIN))
@@ -226,13 +225,5 @@ def test_a_search_of_several_workers_or_without_a_time_is_refused(
     assert first.exec_properties == other.exec_properties
     assert '"false_alarms": 0.1' in scored.exec_properties["custom_config"]
     monkeypatch.setenv("TF_CONFIG", cluster(2)[0]["TF_CONFIG"])
-    files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
-    arguments: Any = SimpleNamespace(
-        **files,
-        working_dir=str(tmp_path),
-        model_run_dir=None,
-        hyperparameters=None,
-        custom_config=to_dict(config),
-    )
     with pytest.raises(ConfigurationError, match="searches on one machine, but TF_CONFIG lists 2"):
-        tuner_fn(arguments).tuner.search()
+        run_step(first, shard_folder, tmp_path / "tuner")

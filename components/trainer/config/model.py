@@ -107,8 +107,7 @@ class ModelConfig:
     photographs ImageNet's, which Python packages contain for efficientnet_lite0, _lite1 and _lite2,
     else random. Photographs are images from 64 pixels on, and, enlarged to 192 pixels, fewer than
     10,000 images of 32 to 63. imagenet: also for networks of keras.applications, whose weights
-    training downloads. A file is a path or URL, with or without the last layer: the
-    `backbone.weights.h5` of an earlier training, or one of Keras's `save('name.h5')`."""
+    training downloads. A file is a path or URL: the `backbone.npz` of an earlier training."""
 
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.

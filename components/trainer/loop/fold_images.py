@@ -25,7 +25,6 @@ from components.records.shard_files import read_index, write_index
 from components.trainer.input.shards import RecordTable, Shards
 from components.trainer.loop.activations import VIEWS
 from components.trainer.loop.strategy import has_workers
-from components.trainer.networks.weights_file import read_weights
 from components.trainer.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -204,8 +203,7 @@ def _explain_unfit(data: TrainingInput, strategy: tf.distribute.Strategy, folds:
         return f"there are fewer than {LEAST_FOR_FOLDS} images"
     if has_workers(strategy):
         return "several workers share the training"
-    weights = data.config.model.weights_file
-    if weights and read_weights(weights).network:
+    if data.config.model.weights_file:
         return "the initial weights are those of an earlier training, which may know the images"
     # A fold without images could not be judged.
     units = len(set(SmallSet.read(data).units))

@@ -2,8 +2,8 @@
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
 (`layers.py`, `efficientnet_lite.py`), of `keras.applications` (`config/model.py`) or of the user
-(`build_fn.py`), and starts from random weights, from ImageNet's (`imagenet.py`) or from a file
-(`weights.py`).
+(`build_fn.py`), and starts from random weights, from ImageNet's (`imagenet.py`) or from those of an
+earlier training (`weights.py`).
 """
 
 import contextlib

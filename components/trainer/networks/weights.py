@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,37 +14,26 @@ from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.parts import Parts, is_divided, leaves
-from components.trainer.networks.weights_file import NETWORK, StoredWeights, read_weights
-
-_STANDARDIZATION = "standardization"
-# The last layer of classes and, in MobileNetV3, the one before it.
-_MAX_TOP_LAYERS = 2
+from components.trainer.networks.weights_file import StoredWeights, read_weights, write_weights
 
 
 def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
-    """Load the file of `model.weights` into the backbone of a model.
-
-    A file of `save_backbone` includes the scaling of pixels; one of Keras was made for ImageNet's.
-    The file may have a few more layers at its end.
+    """Load the file of `model.weights`, by `save_backbone`, into the backbone of a model.
 
     Raises:
         ConfigurationError: the model cannot be divided.
         ModelError: the file does not exist, or does not fit the network.
     """
     stored = read_weights(config.weights)
-    network = Parts.of(model).backbone
-    if config.name in APPLICATIONS and _STANDARDIZATION not in stored.layers:
-        [network] = [layer for layer in network.layers if isinstance(layer, tf_keras.Model)]
-    ours, theirs = _weighted_layers(network), [*stored.layers.values()]
+    ours, theirs = _weighted_layers(Parts.of(model).backbone), [*stored.layers.values()]
     shapes = [[tuple(variable.shape) for variable in layer.weights] for layer in ours]
-    found = [[array.shape for array in arrays] for arrays in theirs[: len(ours)]]
-    if shapes != found or len(theirs) - len(ours) > _MAX_TOP_LAYERS:
+    if shapes != [[array.shape for array in arrays] for arrays in theirs]:
         setting = "build_fn" if config.build_fn else "name"
         raise ModelError(
             f"model.weights {config.weights} does not fit model.{setting} "
             f"{config.build_fn or config.name}: {_explain(stored, ours, config)}."
         )
-    for layer, arrays in zip(ours, theirs, strict=False):
+    for layer, arrays in zip(ours, theirs, strict=True):
         for variable, array in zip(layer.weights, arrays, strict=True):
             variable.assign(array)
 
@@ -73,7 +61,7 @@ def save_backbone(model: tf_keras.Model, path: str) -> bool:
     if not is_divided(model):
         return False
     with tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, "backbone.weights.h5")
+        local = os.path.join(folder, "weights")
         arrays: dict[str, Any] = {}
         for layer in _weighted_layers(Parts.of(model).backbone):
             # Models within a model may have layers of the same name.
@@ -87,22 +75,3 @@ def save_backbone(model: tf_keras.Model, path: str) -> bool:
 def _weighted_layers(model: tf_keras.Model) -> list[Any]:
     """Return the layers with weights, in order, without the call counters of dropout."""
     return [layer for layer in leaves(model) if layer.weights and not isinstance(layer, Dropout)]
-
-
-def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
-    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
-
-    `network` is `model.name`, or another name of the network.
-    """
-    import h5py  # type: ignore[import-untyped]
-
-    # Lists of names may be longer than the 64 KiB of the earlier format.
-    with h5py.File(path, "w", libver="latest") as file:
-        file.attrs.update({NETWORK: network, "backend": "tensorflow", "keras_version": "2.16.0"})
-        file.attrs["layer_names"] = [layer.encode() for layer in layers]
-        for layer, arrays in layers.items():
-            group = file.require_group(layer)
-            names = [str(number) for number in range(len(arrays))]
-            group.attrs["weight_names"] = [name.encode() for name in names]
-            for name, array in zip(names, arrays, strict=True):
-                group.create_dataset(name, data=array)

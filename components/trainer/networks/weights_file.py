@@ -1,21 +1,18 @@
-"""Reads weights files, without TensorFlow.
-
-A file is read as arrays by name: nothing in it is run or unpickled, and no links to other files are
-followed.
-"""
+"""Reads and writes weights files, without TensorFlow: NumPy's archives, which run no code."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
-import io
 import json
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
+from components.contract.model_files import WEIGHTS_FILE
 from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
@@ -26,11 +23,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-# What h5py raises for a truncated or modified file.
-_DAMAGED = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError)
-NETWORK = "network"
-"""Attribute with the name of the network."""
+# What NumPy raises for a file that is truncated, modified or no archive.
+_DAMAGED = (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, NotImplementedError)
+_NETWORK = "network"
 
 
 class StoredWeights(NamedTuple):
@@ -39,7 +34,7 @@ class StoredWeights(NamedTuple):
     layers: dict[str, list[Array]]
     """Name of each layer that has weights → them, in the order of the model."""
     network: str
-    """`model.name` that wrote the file; empty for files of other programs."""
+    """`model.name` of the network, or the name of the user's function."""
 
 
 def name_network(config: ModelConfig) -> ModelConfig:
@@ -50,18 +45,10 @@ def name_network(config: ModelConfig) -> ModelConfig:
     """
     if not config.weights_file:
         return config
-    _check_file(config.weights_file)
-    if config.name != "auto" or config.build_fn:
-        return config
-    import h5py  # type: ignore[import-untyped]
-
-    fs, path = open_folder(config.weights)
-    # The Trainer reports a damaged file or one of another kind.
-    with contextlib.suppress(*_DAMAGED), fs.open(path, "rb") as file, h5py.File(file) as weights:
-        network = str(weights.attrs.get(NETWORK, ""))
-        if network in (*OWN_NETWORKS, *APPLICATIONS):
-            return dataclasses.replace(config, name=network)
-    return config
+    with _open(config.weights_file) as arrays:
+        network = str(arrays[_NETWORK])
+    known = config.name == "auto" and network in (*OWN_NETWORKS, *APPLICATIONS)
+    return dataclasses.replace(config, name=network) if known and not config.build_fn else config
 
 
 def weights_version(config: ModelConfig) -> str:
@@ -97,37 +84,48 @@ def read_weights(url: str) -> StoredWeights:
         ModelError: the file is missing, damaged, or not a weights file.
         StorageError: its store cannot be reached.
     """
-    import h5py
+    layers: dict[str, list[Array]] = {}
+    with _open(url) as arrays:
+        for key in arrays.files:
+            layer, inside, _ = key.rpartition("/")
+            if inside:
+                layers.setdefault(layer, []).append(arrays[key])
+        return StoredWeights(layers, str(arrays[_NETWORK]))
 
-    _check_file(url)
+
+def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
+    """Write the weights of each layer by name, and the name of the network."""
+    import numpy as np
+
+    numbered = {
+        f"{layer}/{number}": array
+        for layer, arrays in layers.items()
+        for number, array in enumerate(arrays)
+    }
+    with open(path, "wb") as file:
+        np.savez(file, **{_NETWORK: np.array(network)}, **numbered)
+
+
+@contextlib.contextmanager
+def _open(url: str) -> Iterator[Any]:
+    """Open an archive; its checksums are compared as its arrays are read."""
+    import numpy as np
+
     fs, path = open_folder(url)
     with _reading(url):
-        content = io.BytesIO(fs.cat_file(path))
-    try:
-        with h5py.File(content, "r") as file:
-            return _read(file)
-    except _DAMAGED as error:
-        raise ModelError(
-            f"model.weights {url} is damaged, or contains no Keras weights ({reason_of(error)}): "
-            f"write or copy it again; Keras writes them with save('name.h5')."
-        ) from error
-
-
-def _check_file(url: str) -> None:
-    fs, path = open_folder(url)
-    with _reading(url):
-        if fs.isdir(path):
+        try:
+            if fs.isdir(path):
+                raise ModelError(
+                    f"model.weights {url} is a folder: name a weights file in it, such as "
+                    f"{WEIGHTS_FILE}."
+                )
+            with fs.open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+                yield arrays
+        except _DAMAGED as error:
             raise ModelError(
-                f"model.weights {url} is a folder: name a weights file in it, such as "
-                f"backbone.weights.h5."
-            )
-        with fs.open(path, "rb") as file:
-            start = file.read(len(_HDF5))
-    if start != _HDF5:
-        raise ModelError(
-            f"model.weights {url} is not a weights file of Keras: it must be HDF5, as "
-            f"save('name.h5') writes it."
-        )
+                f"model.weights {url} is damaged, or not a weights file ({reason_of(error)}): name "
+                f"the {WEIGHTS_FILE} of an earlier training; a model.build_fn can load others."
+            ) from error
 
 
 @contextlib.contextmanager
@@ -140,42 +138,3 @@ def _reading(url: str) -> Iterator[None]:
             raise ModelError(
                 f"model.weights {url} does not exist: name an existing file, auto or none."
             ) from error
-
-
-def _read(file: Any) -> StoredWeights:
-    """Read the format of Keras 2, of weights or of a whole model."""
-    is_whole_model = file.get("model_weights", getlink=True) is not None
-    root = _find(file, "model_weights") if is_whole_model else file
-    layers = {
-        layer: [
-            _find(root, f"{layer}/{name}")[()]
-            for name in _read_names(_find(root, layer), "weight_names")
-        ]
-        for layer in _read_names(root, "layer_names")
-    }
-    if not layers:
-        raise ValueError("it does not list its layers")
-    nonempty = {name: weights for name, weights in layers.items() if weights}
-    return StoredWeights(nonempty, str(file.attrs.get(NETWORK, "")))
-
-
-def _find(group: Any, path: str) -> Any:
-    """Return the group or array at a path, which is in the same file."""
-    import h5py
-
-    for name in filter(None, path.split("/")):
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name} is a link, or missing")
-        group = group[name]
-    if isinstance(group, h5py.Dataset) and (group.external or group.is_virtual):
-        raise ValueError(f"{path} links to another file")
-    return group
-
-
-def _read_names(group: Any, name: str) -> list[str]:
-    """Read a list of names that Keras may have split into several attributes."""
-    parts = [group.attrs[name]] if name in group.attrs else []
-    while f"{name}{len(parts)}" in group.attrs:
-        parts.append(group.attrs[f"{name}{len(parts)}"])
-    names = [value for part in parts for value in part]
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in names]

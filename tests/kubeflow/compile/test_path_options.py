@@ -30,7 +30,7 @@ FILES = {
     "data": "images",
     "ingest.manifest": "labels.csv",
     "ingest.corrections": "corrections.csv",
-    "model.weights": "backbone.weights.h5",
+    "model.weights": "backbone.npz",
     "predict.folder": "new",
     "kubeflow.storage": "storage",
 }
@@ -106,7 +106,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     paths = sorted(str(path.relative_to(images)) for path in images.rglob("*.*"))
     rows = [f"{path},{path.split('/')[0]}" for path in paths]
     manifest.write_text("\n".join(["path,label", *rows]))
-    (volume / "backbone.weights.h5").write_bytes(b"first")
+    (volume / "backbone.npz").write_bytes(b"first")
     corrections = volume / "corrections.csv"
     corrections.write_text(f"{','.join(COLUMNS)}\n")
 
@@ -118,7 +118,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     before = look()
     assert look() == before
     manifest.write_text("\n".join(["path,label", *reversed(rows[1:]), f"{paths[0]},other"]))
-    (volume / "backbone.weights.h5").write_bytes(b"other")
+    (volume / "backbone.npz").write_bytes(b"other")
     next((volume / "new").rglob("*.*")).unlink()
     after = look()
     corrections.write_text(f"{','.join(COLUMNS)}\n{'0' * 64},,remove,,,,,\n")

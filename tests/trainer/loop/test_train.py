@@ -127,7 +127,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
     """A small network trained on six digits."""
     folder = tmp_path_factory.mktemp("pretrained")
     case = Case(write_digits(folder, OLD, each=120), folder, training=TrainingConfig(epochs=10))
-    path = str(folder / "backbone.weights.h5")
+    path = str(folder / "backbone.npz")
     save_backbone(case.run().model, path)
     return replace(case.model, weights=path)
 

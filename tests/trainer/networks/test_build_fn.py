@@ -121,7 +121,7 @@ def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Pa
         "classes",
         "classes",
     ]
-    path = str(tmp_path / "backbone.weights.h5")
+    path = str(tmp_path / "backbone.npz")
     assert save_backbone(model, path)
     receiver = build(config("networks.good", weights=path), seed=1, classes=2)
     np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
@@ -135,8 +135,8 @@ def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) 
         ConfigurationError, match=r"cannot be divided .* leave model.weights at none"
     ):
         freeze(model, unfreeze="none")
-    assert not save_backbone(model, str(tmp_path / "backbone.weights.h5"))
-    assert not list(tmp_path.glob("*.h5"))
+    assert not save_backbone(model, str(tmp_path / "backbone.npz"))
+    assert not list(tmp_path.glob("*.npz"))
 
 
 def test_no_loss_of_a_layer_is_lost() -> None:

@@ -1,8 +1,5 @@
 """Weights of one network in another: those that fit, and the messages about others."""
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tf_keras
@@ -12,7 +9,6 @@ from components.trainer.config.model import ModelConfig
 from components.trainer.networks.parts import Parts
 from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train
-from tests.trainer.networks.test_networks import three_layers
 
 CNN = ModelConfig(name="cnn", width=2)
 OTHER_DATA = {"mean": [1.0, 2, 3], "variance": [1.0, 1, 1]}
@@ -21,7 +17,7 @@ OTHER_DATA = {"mean": [1.0, 2, 3], "variance": [1.0, 1, 1]}
 @pytest.fixture(scope="module")
 def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str]:
     """A trained network, and the file of its backbone."""
-    model, path = build(CNN), str(tmp_path_factory.mktemp("donor") / "backbone.weights.h5")
+    model, path = build(CNN), str(tmp_path_factory.mktemp("donor") / "backbone.npz")
     train(model)
     assert save_backbone(model, path)
     return model, path
@@ -55,32 +51,3 @@ def test_weights_that_do_not_fit_are_one_sentence(
     with pytest.raises(ModelError, match=message) as caught:
         build(config)
     assert str(caught.value).startswith(f"model.weights {donor[1]} does not fit model.name")
-
-
-@pytest.mark.parametrize("name", ["w.h5", pytest.param("whole.h5", marks=pytest.mark.slow)])
-def test_files_of_keras_use_the_pixels_of_imagenet(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
-    network = three_layers(input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg")
-    saved = tf_keras.Model(network.input, tf_keras.layers.Dense(7)(network.output))
-    file = str(tmp_path / name)
-    saved.save(file) if name == "whole.h5" else saved.save_weights(file)
-    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1, **OTHER_DATA)
-    np.testing.assert_allclose(
-        Parts.of(model).backbone(IMAGES),
-        network(IMAGES / np.float32(127.5) - 1),
-        rtol=1e-4,
-        atol=1e-5,
-    )
-
-
-def test_the_first_layer_that_differs_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
-    file = str(tmp_path / "w.h5")
-    images = tf_keras.layers.Input([32, 32, 3])
-    tf_keras.Model(images, tf_keras.layers.Conv2D(4, 5)(images)).save_weights(file)
-    with pytest.raises(ModelError, match=r"mobilenet_v2: Conv1 has weights of shapes"):
-        build(ModelConfig(name="mobilenet_v2", weights=file))
