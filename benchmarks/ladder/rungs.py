@@ -211,7 +211,6 @@ RUNGS = (
         "shards mapped into memory; no records parsed",
         _ours(cache="none", reader="indexed"),
     ),
-    Rung("cache encoded", "shards in memory", _ours(cache="encoded")),
     Rung("storage raw", "pixels in the shards", _ours("raw", cache="none")),
     Rung("cache file", "pixels in a file of their own", _from_pixel_file),
     Rung("cache decoded", "pixels in memory", _ours(cache="decoded")),

@@ -1,9 +1,8 @@
 """Writes the Parquet file with the models' predictions for each example of an evaluation.
 
 TFMA keeps no predictions, and running the models again for the report would cost as much as the
-evaluation. Workers write a part per shard, and the executor joins them. A part is two files: rows
-of float32, read one by one when the parts are joined, so that memory does not grow with the images;
-and a table of the texts, written last.
+evaluation. Workers write a part per shard, and the executor joins them, some rows at a time, so
+that memory does not grow with the images.
 """
 
 import json
@@ -11,15 +10,13 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from components.contract.artifact_files import (
     list_names,
@@ -37,32 +34,33 @@ from components.metrics.prediction_file import (
     LABEL_KEYS,
     PREDICTIONS_FILE,
     PROBABILITIES,
-    open_table,
     read_groups,
+    read_row_groups,
     read_scores,
     read_texts,
 )
-from components.metrics.predictions import Ints, Scores
+from components.metrics.predictions import Scores
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 
 # Folder of the parts in an evaluation, removed when they are joined.
 _PARTS = "prediction_parts"
-_ROWS, _TEXTS = ".rows", ".parquet"
 # Probabilities do not compress, and hardly repeat.
 _WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
-# Rows encoded at once: 4,096 x 1,000 classes are 16 MB.
+# Rows written at once: 4,096 x 1,000 classes are 16 MB.
 _ROW_GROUP = 4096
 _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 
 
-@dataclass
 class PartWriter:
     """Writes the predictions of a shard, batch by batch."""
 
-    _rows: Any
-    _texts: dict[str, list[bytes]] = field(default_factory=dict)
-    _known: list[Scores] = field(default_factory=list)
+    def __init__(self, file: Any, labels: Sequence[Sequence[bytes]]) -> None:
+        """Write to a binary file; `labels` are those of each model's columns."""
+        names = (json.dumps(list(map(decode_text, of_model))).encode() for of_model in labels)
+        self._facts = dict(zip(LABEL_KEYS, names, strict=False))
+        self._file, self._waiting = file, list[Any]()
+        self._writer: Any = None
 
     def add(
         self,
@@ -77,17 +75,31 @@ class PartWriter:
             probabilities: of each model, [examples, classes].
             known_scores: of the candidate, [examples], if it has this output.
         """
-        for name, values in texts.items():
-            self._texts.setdefault(name, []).extend(values)
-        self._known += [] if known_scores is None else [known_scores]
-        self._rows.write(np.concatenate(probabilities, axis=1, dtype=np.float32).tobytes())
+        columns = {name: pa.array(values, pa.binary()) for name, values in texts.items()}
+        if known_scores is not None:
+            columns[KNOWN_SCORE] = pa.array(known_scores, pa.float32())
+        columns |= zip(PROBABILITIES, map(_as_column, probabilities), strict=False)
+        self._waiting.append(pa.table(columns, metadata=self._facts))
+        if sum(map(len, self._waiting)) >= _ROW_GROUP:
+            self.flush()
 
-    def table(self) -> Any:
-        """Return the texts and the known scores of all batches."""
-        columns = {name: pa.array(values, pa.binary()) for name, values in self._texts.items()}
-        if self._known:
-            columns[KNOWN_SCORE] = pa.array(np.concatenate(self._known), pa.float32())
-        return pa.table(columns)
+    def flush(self) -> None:
+        """Write the batches that wait."""
+        table = pa.concat_tables(self._waiting)
+        self._writer = self._writer or pq.ParquetWriter(self._file, table.schema, **_WRITE_OPTIONS)
+        self._writer.write_table(table, _ROW_GROUP)
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Write the rest; there is at least one batch."""
+        if self._waiting:
+            self.flush()
+        self._writer.close()
+
+
+def _as_column(scores: Scores) -> Any:
+    values = pa.array(scores.astype(np.float32).ravel())
+    return pa.FixedSizeListArray.from_arrays(values, scores.shape[1])
 
 
 @contextmanager
@@ -98,77 +110,48 @@ def open_part(
 
     If a distributed runner gives the same shard to two workers, the last one wins.
     """
-    path = os.path.join(evaluation_uri, _PARTS, name)
+    path = os.path.join(evaluation_uri, _PARTS, f"{name}.parquet")
     unfinished = f"{path}.{uuid.uuid4().hex}"
     make_folders(os.path.dirname(path))
-    with open_file(unfinished, "wb") as rows:
-        writer = PartWriter(rows)
+    with open_file(unfinished, "wb") as file:
+        writer = PartWriter(file, labels)
         yield writer
-    move(unfinished, path + _ROWS)
-    names = (json.dumps(list(map(decode_text, of_model))).encode() for of_model in labels)
-    facts = dict(zip(LABEL_KEYS, names, strict=False))
-    buffer = pa.BufferOutputStream()
-    pq.write_table(writer.table().replace_schema_metadata(facts), buffer)
-    with open_file(unfinished, "wb") as texts:
-        texts.write(buffer.getvalue().to_pybytes())
-    move(unfinished, path + _TEXTS)
+        writer.close()
+    move(unfinished, path)
 
 
 def join_parts(evaluation_uri: str) -> None:
-    """Join the parts into one file, sorted by image name, and remove them.
+    """Join the parts into one file, in the order of the shards, and remove them.
 
-    Its bytes do not depend on how the work was divided. Memory holds the texts and 4,096 rows. Only
-    one part is open at a time, as most systems let a process open 1,024 files.
+    Only one part is open at a time, as most systems let a process open 1,024 files.
     """
     folder = os.path.join(evaluation_uri, _PARTS)
-    with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
-        names = [n.removesuffix(_TEXTS) for n in list_names(folder) if n.endswith(_TEXTS)]
-        tables = [open_table(os.path.join(folder, name + _TEXTS)).read() for name in names]
-        joined = os.path.join(scratch, PREDICTIONS_FILE)
-        with open(os.path.join(scratch, _ROWS), "w+b") as rows:
-            for name in names:
-                path = os.path.join(folder, name + _ROWS)
-                _append_file(path, rows)
-                # The disk needs no space for two copies.
-                remove(path)
-            rows.flush()
-            _write_sorted(joined, pa.concat_tables(tables).combine_chunks(), rows.fileno())
-        _publish(joined, os.path.join(evaluation_uri, PREDICTIONS_FILE))
+    paths = [os.path.join(folder, n) for n in list_names(folder) if n.endswith(".parquet")]
+    _write_file(evaluation_uri, (group for path in paths for group in _take_groups(path)))
     remove(folder)
 
 
-def _append_file(path: str, target: Any) -> None:
-    with open_file(path, "rb") as file:
-        shutil.copyfileobj(file, target, COPY_BYTES)
+def _take_groups(path: str) -> Iterator[Any]:
+    """Yield the row groups of a part, then remove it: the disk needs no space for two copies."""
+    yield from read_row_groups(path)
+    remove(path)
 
 
-def _write_sorted(path: str, texts: Any, rows: int) -> None:
-    """Write the table `texts` with its rows, a file descriptor, in the order of the file names."""
-    schema, widths = texts.schema, []
-    for name, key in zip(PROBABILITIES, LABEL_KEYS, strict=True):
-        if key in schema.metadata:
-            widths.append(len(json.loads(schema.metadata[key])))
-            schema = schema.append(pa.field(name, pa.list_(pa.float32(), widths[-1])))
-    order = np.argsort(np.array(texts["filename"].to_pylist(), object), kind="stable")
-    with pq.ParquetWriter(path, schema, **_WRITE_OPTIONS) as writer:
-        for start in range(0, len(order), _ROW_GROUP):
-            group = order[start : start + _ROW_GROUP]
-            models = np.split(_read_rows(rows, group, sum(widths)), np.cumsum(widths)[:-1], axis=1)
-            scores = [
-                pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
-                for scores in models
-            ]
-            columns = [*texts.take(pa.array(group)).columns, *scores]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-
-
-def _read_rows(file: int, numbers: Ints, width: int) -> NDArray[np.float32]:
-    """Read single rows of `width` from a file, by their numbers."""
-    rows = np.empty((len(numbers), width), np.float32)
-    size = rows.itemsize * width
-    for index, number in enumerate(numbers.tolist()):
-        os.preadv(file, [rows[index].data], number * size)
-    return rows
+def _write_file(evaluation_uri: str, groups: Iterable[Any]) -> None:
+    """Write the predictions, which replace earlier ones when they are complete."""
+    target = os.path.join(evaluation_uri, PREDICTIONS_FILE)
+    with tempfile.TemporaryDirectory(dir=evaluation_uri if on_disk(target) else None) as scratch:
+        path, writer = os.path.join(scratch, PREDICTIONS_FILE), None
+        for group in groups:
+            writer = writer or pq.ParquetWriter(path, group.schema, **_WRITE_OPTIONS)
+            writer.write_table(group)
+        if writer:
+            writer.close()
+            if on_disk(target):
+                move(path, target)
+                return
+            with open(path, "rb") as file, open_file(target, "wb") as uploaded:
+                shutil.copyfileobj(file, uploaded, COPY_BYTES)
 
 
 def replace_probabilities(
@@ -178,17 +161,14 @@ def replace_probabilities(
 
     For each model, file name → [classes], or None for an image that cannot judge the model.
     """
-    with tempfile.TemporaryDirectory(dir=evaluation_uri if on_disk(evaluation_uri) else None) as at:
-        path, writer = os.path.join(at, PREDICTIONS_FILE), None
-        for group in read_groups(evaluation_uri, None):
-            names = read_texts(group, "filename")
-            for column, known in zip(PROBABILITIES, models, strict=False):
-                group = _replace_rows(group, column, names, known)
-            writer = writer or pq.ParquetWriter(path, group.schema, **_WRITE_OPTIONS)
-            writer.write_table(group)
-        if writer:
-            writer.close()
-            _publish(path, os.path.join(evaluation_uri, PREDICTIONS_FILE))
+
+    def replace(group: Any) -> Any:
+        names = read_texts(group, "filename")
+        for column, known in zip(PROBABILITIES, models, strict=False):
+            group = _replace_rows(group, column, names, known)
+        return group
+
+    _write_file(evaluation_uri, map(replace, read_groups(evaluation_uri, None)))
 
 
 def _replace_rows(
@@ -200,17 +180,7 @@ def _replace_rows(
         if name in known:
             row = known[name]
             scores[number] = np.nan if row is None else row
-    values = pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
-    return table.set_column(index, table.schema.field(index), values)
-
-
-def _publish(path: str, target: str) -> None:
-    """Move a local file to its place, or upload it."""
-    if on_disk(target):
-        move(path, target)
-        return
-    with open_file(target, "wb") as uploaded:
-        _append_file(path, uploaded)
+    return table.set_column(index, table.schema.field(index), _as_column(scores))
 
 
 def find_unseen(

@@ -108,7 +108,7 @@ def _join_model(
 
 def count_scores(evaluation_uri: str) -> tuple[int, int]:
     """Return the number of images of an evaluation, and of probabilities of each."""
-    parquet = open_table(os.path.join(evaluation_uri, PREDICTIONS_FILE))
+    parquet = _open_table(os.path.join(evaluation_uri, PREDICTIONS_FILE))
     facts = parquet.schema_arrow.metadata
     columns = sum(len(json.loads(facts[key])) for key in LABEL_KEYS if key in facts)
     return parquet.metadata.num_rows, columns
@@ -121,16 +121,21 @@ def read_prediction_batches(evaluation_uri: str) -> Iterator[Evaluated]:
 
 def read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[Any]:
     """Yield the row groups of the file, with the images named in `only` if it is not None."""
-    parquet = open_table(os.path.join(evaluation_uri, PREDICTIONS_FILE))
-    groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+    groups = read_row_groups(os.path.join(evaluation_uri, PREDICTIONS_FILE))
     if only is None:
         return groups
     names = pa.array(map(encode_text, only), pa.binary())
     return (group.filter(pc.is_in(group["filename"], value_set=names)) for group in groups)
 
 
-def open_table(path: str) -> Any:
-    """Open a Parquet file by row groups; files in object stores are copied to the disk."""
+def read_row_groups(path: str) -> Iterator[Any]:
+    """Yield the row groups of a Parquet file."""
+    parquet = _open_table(path)
+    return map(parquet.read_row_group, range(parquet.num_row_groups))
+
+
+def _open_table(path: str) -> Any:
+    """Open a Parquet file; one in an object store is copied to the disk."""
     if on_disk(path):
         # pyarrow's own error has no `filename`.
         os.stat(path)

@@ -167,7 +167,7 @@ def drop_probabilities(model: Predictions) -> Predictions:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The examples of the evaluated split, in ascending order of their file names."""
+    """The examples of the evaluated split, in the order of its shards."""
 
     filenames: tuple[str, ...]
     slices: Mapping[str, tuple[str, ...]]

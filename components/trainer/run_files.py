@@ -100,7 +100,7 @@ def _advise(data: TrainingInput) -> str:
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not data.train.local:
-        change = "read from a local disk, or set input.cache to encoded"
+        change = "read from a local disk, or set input.cache to file"
     elif storage != "raw":
         change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
     else:

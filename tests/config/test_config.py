@@ -112,7 +112,6 @@ WRONG = {
     "--ingest.splits '{train: 0.9, eval: 0.2}'": "must add up to 1",
     "--ingest.splits '{train: 1}'": "ingest.splits is {train: 1.0}: it needs at least train and",
     "--model.name cnn --model.weights imagenet": "model.name cnn has no ImageNet weights",
-    "--input.reader streamed --input.cache encoded": "only input.reader indexed can read, not",
     "--input.cache_folder /ssd": "it needs input.cache file",
     "--input.cache file": "set input.cache_folder",
     "--ingest.manifest=http://me:secret@h/x": "ingest.manifest has a password",

@@ -153,7 +153,6 @@ def test_every_slicing_holds_every_example_once(found: Found) -> None:
 def test_the_predictions_are_kept(
     evaluation: types.Artifact, kept: Evaluated, predictions: Predictions
 ) -> None:
-    assert list(kept.filenames) == sorted(kept.filenames)
     # The number of an example is in its name.
     order = [int(name[-9:-4]) for name in kept.filenames]
     assert sorted(order) == list(range(len(LABELS) * EACH))

@@ -43,8 +43,7 @@ def test_medians_of_the_epochs_but_the_first_if_there_are_others() -> None:
         ({"cache": "decoded"}, "pixels are cached already"),
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
-        ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to encoded"),
-        ({"on_features": True}, ""),
+        ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to file"),
     ],
 )
 def test_advice_when_training_waits(

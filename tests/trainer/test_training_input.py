@@ -30,24 +30,21 @@ def test_class_weights_are_equal_per_class_and_one_in_the_mean(
     assert training_input(folder, balance="none").class_weights(5) is None
 
 
-@pytest.mark.parametrize(
-    ("chosen", "reader"), [("decoded", "cache_pixels"), ("encoded", "load_shards")]
-)
 def test_phases_and_trainings_read_images_into_memory_once(
-    folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, chosen: Any, reader: str
+    folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then there is no memory left for them a second time, which is no reason to refuse."""
     found: list[Any] = []
-    read_into_memory = getattr(dataset, reader)
+    read_into_memory = dataset.cache_pixels
 
     def count(*arguments: Any) -> Any:
         found.append(arguments)
         monkeypatch.setattr(cache, "available_memory", lambda: 0)
         return read_into_memory(*arguments)
 
-    monkeypatch.setattr(dataset, reader, count)
+    monkeypatch.setattr(dataset, "cache_pixels", count)
     plain = training_input(folder)
-    plain = replace(plain, config=replace(plain.config, input=InputConfig(cache=chosen)))
+    plain = replace(plain, config=replace(plain.config, input=InputConfig(cache="decoded")))
 
     def read(data: Any) -> list[Any]:
         batches = [*data.read_evaluation().as_numpy_iterator()]

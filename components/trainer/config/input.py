@@ -14,11 +14,11 @@ class InputConfig:
     sequence and interleave them, for shards in Cloud Storage. auto: indexed if the shards are
     local."""
 
-    cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
-    """What to keep in memory or on disk after the first epoch. encoded: the shards, in memory.
-    decoded: uint8 pixels, in memory. file: uint8 pixels, in `cache_folder`. auto: decoded if that
-    takes at most half of the available memory, else none; the system's page cache keeps local
-    shards in memory anyway. Shuffling and augmentation come after the cache."""
+    cache: Literal["auto", "none", "decoded", "file"] = "auto"
+    """What to keep in memory or on disk after the first epoch. decoded: uint8 pixels, in memory.
+    file: uint8 pixels, in `cache_folder`. auto: decoded if that takes at most half of the available
+    memory, else none; the system's page cache keeps local shards in memory anyway. Shuffling and
+    augmentation come after the cache."""
 
     cache_folder: Text | None = None
     """Folder on a fast local disk for `cache: file`. A cache of the same images is reused; files
@@ -26,10 +26,6 @@ class InputConfig:
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
-        require(
-            not (self.reader == "streamed" and self.cache == "encoded"),
-            "input.cache is 'encoded', which only input.reader indexed can read, not streamed.",
-        )
         require(
             self.cache_folder is None or self.cache == "file",
             f"input.cache_folder is {self.cache_folder!r}: it needs input.cache file.",

@@ -53,25 +53,18 @@ def resolve_cache(
             *(cache, gib(decoded), gib(available)),
         )
     if cache == "decoded":
-        _require_memory("decoded", decoded, instead="file, encoded or none")
-    if cache == "encoded":
-        stored = sum(tf.io.gfile.stat(path).length for shards in splits for path in shards.paths)
-        _require_memory("encoded", stored, instead="none")
+        available = available_memory()
+        if decoded > _MOST_FRACTION * available:
+            raise ConfigurationError(
+                f"input.cache is 'decoded', which takes {gib(decoded)}, but only {gib(available)} "
+                f"of memory are available: choose file or none."
+            )
     return dataclasses.replace(options, cache=cache)
 
 
 def pixel_bytes(shards: Shards, config: TransformConfig) -> int:
     """Return the bytes of all images of `shards` as uint8 pixels."""
     return shards.total * config.seen_size**2 * CHANNELS
-
-
-def _require_memory(cache: str, needed: int, *, instead: str) -> None:
-    available = available_memory()
-    if needed > _MOST_FRACTION * available:
-        raise ConfigurationError(
-            f"input.cache is {cache!r}, which takes {gib(needed)}, but only {gib(available)} of "
-            f"memory are available: choose {instead}."
-        )
 
 
 def cache_pixels(

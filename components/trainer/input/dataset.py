@@ -6,7 +6,7 @@ random access. A `LoadBatch` reads and decodes a whole batch; several run at the
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from components.trainer.input.shards import (
     RecordTable,
     Shards,
     find_record_table,
-    load_shards,
     map_shards,
 )
 from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
@@ -40,8 +39,8 @@ BATCHES_AHEAD = 2
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
 
-Kept = dict[str, Any]
-"""Cache, folder and split → all its images in memory: shards, or pixels and label ids."""
+Kept = dict[str, tuple[Pixels, Int64Array]]
+"""Cache, folder and split → pixels and label ids of all its images, in memory."""
 
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """From the number of a batch and its records to images and label ids."""
@@ -81,7 +80,7 @@ def make_dataset(
     if options.cache == "auto":
         options = resolve_cache(options, [shards], config)
     kept = {} if kept is None else kept
-    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order, kept)
+    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
     if options.cache in ("decoded", "file"):
         # Decode all images once, in the order of the shards; then only copy them.
         once = dataclasses.replace(plan, order=None)
@@ -107,7 +106,6 @@ class ReadPlan:
     batch_size: int
     options: InputConfig
     order: TrainingOrder | None
-    kept: Kept = field(default_factory=dict)
 
     def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
         """Load several batches in parallel, in order."""
@@ -151,13 +149,8 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
 
 
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
-    """Decode record numbers, from mapped shards or from shards in memory."""
-    if plan.options.cache == "encoded":
-        if (key := f"encoded {plan.shards.uri} {plan.shards.split}") not in plan.kept:
-            plan.kept[key] = load_shards(plan.shards)
-        open_shard: Callable[[int], Any] = plan.kept[key].__getitem__
-    else:
-        open_shard = map_shards(plan.shards.paths, shuffled=plan.order is not None)
+    """Decode record numbers, from mapped shards."""
+    open_shard = map_shards(plan.shards.paths, shuffled=plan.order is not None)
     decoder = HostDecoder(plan.config)
 
     def decode_records(records: Int64Array) -> Pixels:

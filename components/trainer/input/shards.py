@@ -4,7 +4,6 @@ import functools
 import mmap
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.example import INDEX_FILE, sort_splits
-from components.host.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_counts, read_index
 from components.trainer.config.input import InputConfig
@@ -23,10 +21,6 @@ from components.trainer.input.sampler import Int64Array
 # Shards mapped at the same time when reading shard after shard, and some shards at a time. The
 # system counts what is mapped as memory of the process, even after training.
 _OPEN_IN_ORDER, _OPEN_SHUFFLED = 4, 64
-
-# Shards of a bucket downloaded at the same time, and the size of a request.
-_DOWNLOADS = 8
-_DOWNLOAD_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -142,13 +136,12 @@ def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | Non
     Raises:
         ConfigurationError: `options` need random access, which these shards do not offer.
     """
-    random_access = shards.local or options.cache == "encoded"
-    if options.reader == "indexed" and not random_access:
+    if options.reader == "indexed" and not shards.local:
         raise ConfigurationError(
             f"input.reader is 'indexed', which needs local shards, but these are at {shards.uri}: "
-            f"choose input.cache encoded or input.reader streamed."
+            f"choose input.reader streamed."
         )
-    if options.reader == "streamed" or not random_access:
+    if options.reader == "streamed" or not shards.local:
         return None
     return RecordTable.read(shards)
 
@@ -165,19 +158,3 @@ def map_shards(paths: list[str], *, shuffled: bool = False) -> Callable[[int], m
         return memoryview(mapped)
 
     return open_shard
-
-
-def load_shards(shards: Shards) -> list[memoryview]:
-    """Read all shards into memory."""
-    import tensorflow as tf
-
-    task = f"read {shards.uri} {shards.split}"
-
-    def load(path: str, records: int) -> memoryview:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            content = b"".join(iter(functools.partial(file.read, _DOWNLOAD_BYTES), b""))
-        add_progress(task, records, total=shards.total, unit="images read into memory")
-        return memoryview(content)
-
-    with ThreadPoolExecutor(_DOWNLOADS) as pool:
-        return list(pool.map(load, shards.paths, shards.counts.values()))
