@@ -132,8 +132,7 @@ def _load_lite(content: bytes) -> _Run:
     # an image of 32 pixels.
     interpreter = tf.lite.Interpreter(model_content=content, num_threads=1)
     [taken] = interpreter.get_input_details()
-    # The outputs of known images have a rank of 1.
-    [given] = [of for of in interpreter.get_output_details() if len(of["shape"]) == 2]
+    [given] = interpreter.get_output_details()
     interpreter.resize_tensor_input(taken["index"], [1, *taken["shape_signature"][1:]])
     interpreter.allocate_tensors()
 

@@ -99,8 +99,8 @@ class ModelConfig:
     build_fn: Text | None = None
     """Your own network, such as my_package.my_module.my_model. It is a function of `size` (pixels)
     and `classes` that returns a tf_keras model from uint8 [batch, size, size, 3] to logits [batch,
-    classes]. It replaces `name`. The module must be installed, or lie in the folder that the run is
-    started in."""
+    classes]. It replaces `name` and `weights`. The module must be installed, or lie in the folder
+    that the run is started in."""
 
     weights: Text = "auto"
     """Initial weights: auto, none (random), imagenet, or a file of the same network. auto: for
@@ -152,9 +152,9 @@ class ModelConfig:
             f"choose another network, or weights from an earlier training.",
         )
         require(
-            self.build_fn is None or (self.name == "auto" and self.weights != "imagenet"),
-            f"model.build_fn is {self.build_fn!r}, which replaces model.name and has no ImageNet "
-            f"weights: leave model.name at auto, and do not set model.weights to imagenet.",
+            self.build_fn is None or (self.name == "auto" and self.weights in ("auto", "none")),
+            f"model.build_fn is {self.build_fn!r}, which replaces model.name and model.weights: "
+            f"leave them at auto, and load weights in the function.",
         )
         require(
             self.build_fn is None or self.dropout == ModelConfig.dropout,

@@ -1,4 +1,4 @@
-"""Converts a SavedModel: `conversion_process.py KIND MODEL IMAGES MANIFEST FILE SCOPE`.
+"""Converts a SavedModel: `conversion_process.py KIND MODEL IMAGES MANIFEST FILE`.
 
 It is a process of its own, run by its path, because TensorFlow's converter aborts the
 process at an operation that LiteRT lacks, which would end a training without a model.
@@ -15,21 +15,18 @@ import numpy as np
 _OPSET = 17
 
 
-def convert(kind: str, model: str, images: str, manifest: str, file: str, scope: str) -> None:
+def convert(kind: str, model: str, images: str, manifest: str, file: str) -> None:
     """Convert the SavedModel in the folder `model` to `onnx`, or to a version for LiteRT.
 
     `images` is a file of an array, uint8 [images, size, size, 3], to calibrate ranges; `manifest`
-    becomes metadata of the ONNX model; operations in `scope`, if it is named, keep floats in int8.
+    becomes metadata of the ONNX model.
     """
     if kind == "onnx":
         _convert_to_onnx(model, manifest, file)
         return
     import tensorflow as tf
 
-    def load() -> Any:
-        return tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
-
-    converter = load()
+    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
@@ -38,37 +35,8 @@ def convert(kind: str, model: str, images: str, manifest: str, file: str, scope:
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         some = np.load(images)
         converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)
-    names = _find_names(load().convert(), scope) if kind == "int8" and scope else []
-    content = _quantize(converter, names) if names else converter.convert()
     with open(file, "wb") as target:
-        target.write(content)
-
-
-def _find_names(content: bytes, scope: str) -> list[str]:
-    """Return the names of the operations in `scope` and of the outputs; none if it is empty."""
-    import tensorflow as tf
-
-    interpreter = tf.lite.Interpreter(model_content=content)
-    names = {of["name"] for of in interpreter.get_tensor_details()}
-    found = [name for name in names if f"{scope}/" in name]
-    outputs = [of["name"] for of in interpreter.get_output_details()]
-    return sorted({*found, *outputs}) if found else []
-
-
-def _quantize(converter: Any, names: list[str]) -> bytes:
-    """Convert to 8 bits, but for operations of these names: squares need more."""
-    import tensorflow as tf
-
-    # Floats, too.
-    converter.target_spec.supported_ops.append(tf.lite.OpsSet.TFLITE_BUILTINS)
-    options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes=names)
-    debugger = tf.lite.experimental.QuantizationDebugger(
-        converter=converter,
-        debug_dataset=converter.representative_dataset,
-        debug_options=options,
-    )
-    content: bytes = debugger.get_nondebug_quantized_model()
-    return content
+        target.write(converter.convert())
 
 
 def _convert_to_onnx(model: str, manifest: str, file: str) -> None:

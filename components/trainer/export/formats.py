@@ -32,7 +32,6 @@ from components.images.canonical import canonicalize, decode
 from components.images.options import CHANNELS, ImageOptions, TransformConfig
 from components.images.portable import prepare
 from components.trainer.export import conversion_process
-from components.trainer.export.known import SCOPE
 from components.trainer.export.signatures import Classifier
 
 _LOGGER = logging.getLogger(__name__)
@@ -60,8 +59,9 @@ def export_formats(
 ) -> None:
     """Write each format, the labels, golden images and a manifest.
 
-    All return the outputs of `Classifier.answer`. ONNX takes uint8 [batch, height, width, 3],
-    upright and of any size; LiteRT takes uint8 [batch, size, size, 3], as Transform stores images.
+    ONNX takes uint8 [batch, height, width, 3], upright and of any size, and returns the outputs of
+    `Classifier.answer`; LiteRT takes uint8 [batch, size, size, 3], as Transform stores images, and
+    returns `probabilities`.
 
     Args:
         classifier: as in the SavedModel.
@@ -75,6 +75,9 @@ def export_formats(
     """
     size, texts, some = config.seen_size, list(labels), np.stack(list(images))
     shrinking = from_dict(ImageOptions, dict(ingest))
+
+    def answer_plain(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"probabilities": classifier.probabilities(pixels)}
 
     def answer_any(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         return classifier.answer(prepare(pixels, config, ingest=shrinking))
@@ -91,11 +94,10 @@ def export_formats(
         np.save(os.path.join(work, _IMAGES), some)
         with open(os.path.join(work, MANIFEST_FILE), "w", encoding="utf-8") as file:
             json.dump(manifest, file)
-        _save(classifier, classifier.answer, size, os.path.join(work, _MODEL))
+        _save(classifier, answer_plain, size, os.path.join(work, _MODEL))
         if ONNX in kinds:
             _save(classifier, answer_any, None, os.path.join(work, ONNX))
-        scope = SCOPE if manifest["known_threshold"] is not None else ""
-        reasons = {kind: _convert(kind, work, directory, scope) for kind in kinds}
+        reasons = {kind: _convert(kind, work, directory) for kind in kinds}
     manifest["failed"] = {kind: reason for kind, reason in reasons.items() if reason}
     for kind, reason in manifest["failed"].items():
         _LOGGER.warning("The model could not be converted to %s: %s", kind, reason)
@@ -125,21 +127,12 @@ def _save(
     tf.saved_model.save(served, directory, signatures={"serving_default": answer})
 
 
-def _convert(kind: ExportFormat, work: str, directory: str, scope: str) -> str:
+def _convert(kind: ExportFormat, work: str, directory: str) -> str:
     """Convert the model in the folder `work`; return why it failed, or ""."""
     names = (ONNX if kind == ONNX else _MODEL, _IMAGES, MANIFEST_FILE, format_file(kind))
-    model, images, manifest, file = (os.path.join(work, name) for name in names)
+    paths = [os.path.join(work, name) for name in names]
     done = subprocess.run(
-        [
-            sys.executable,
-            str(conversion_process.__file__),
-            kind,
-            model,
-            images,
-            manifest,
-            file,
-            scope,
-        ],
+        [sys.executable, str(conversion_process.__file__), kind, *paths],
         # This process may hold all memory of the GPU.
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
         stdin=subprocess.DEVNULL,
@@ -148,7 +141,7 @@ def _convert(kind: ExportFormat, work: str, directory: str, scope: str) -> str:
         check=False,
     )
     if not done.returncode:
-        tf.io.gfile.copy(file, os.path.join(directory, format_file(kind)), overwrite=True)
+        tf.io.gfile.copy(paths[-1], os.path.join(directory, names[-1]), overwrite=True)
         return ""
     return find_reason(done.stderr.decode(errors="replace")) or "killed"
 

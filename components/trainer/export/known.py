@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 
-SCOPE = "known"
-"""Begins the names of the operations that compute the score."""
-
 # Added to the deviation of each feature, of the mean deviation; and to the variance within classes,
 # of the mean variance. On CIFAR-10 with two classes left out, a third or three times as much of
 # either changes the AUROC by at most 0.01.
@@ -93,11 +90,10 @@ class Known(tf.Module):
         The logits, [batch, classes], must be of a `tf.function`.
         """
         mean, scale, kernel, bias = self._parts
-        with tf.name_scope(SCOPE):
-            away = (find_features(logits) - mean) * scale
-            length = tf.sqrt(tf.reduce_sum(away * away, axis=1, keepdims=True)) + _EPSILON
-            score = tf.reduce_max(tf.matmul(away / length, kernel) + bias, axis=1)
-            return {KNOWN_SCORE: score, KNOWN: score >= self.threshold}
+        away = (find_features(logits) - mean) * scale
+        length = tf.sqrt(tf.reduce_sum(away * away, axis=1, keepdims=True)) + _EPSILON
+        score = tf.reduce_max(tf.matmul(away / length, kernel) + bias, axis=1)
+        return {KNOWN_SCORE: score, KNOWN: score >= self.threshold}
 
 
 def _normalize(values: Floats) -> Floats:

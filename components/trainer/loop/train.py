@@ -190,7 +190,7 @@ class Training:
 
         Raises:
             ModelError: training diverged before the loss on the eval split was finite.
-            ConfigurationError: the network has no separate head, but starts from weights.
+            ConfigurationError: the network has fewer blocks than `transfer.unfreeze` names.
         """
         if _TRAIN in self._lengths:
             self._fit(_TRAIN, self.model, self.data)

@@ -1,9 +1,9 @@
 """Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
-A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
-(`layers.py`, `efficientnet_lite.py`), of `keras.applications` (`config/model.py`) or of the user
-(`build_fn.py`), and starts from random weights, from ImageNet's (`imagenet.py`) or from those of an
-earlier training (`weights.py`).
+A model has two parts, backbone and head (`parts.py`), unless it is the user's (`build_fn.py`). The
+backbone is a network of this repository (`layers.py`, `efficientnet_lite.py`) or of
+`keras.applications` (`config/model.py`), and starts from random weights, from ImageNet's
+(`imagenet.py`) or from those of an earlier training (`weights.py`).
 """
 
 import contextlib

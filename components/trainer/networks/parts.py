@@ -33,17 +33,7 @@ class Parts:
 
     @classmethod
     def of(cls, model: tf_keras.Model) -> Self:
-        """Find the parts of a model that `build_model` has built.
-
-        Raises:
-            ConfigurationError: the model cannot be divided.
-        """
-        if not is_divided(model):
-            raise ConfigurationError(
-                "The network of model.build_fn cannot be divided into features and a last Dense "
-                "layer, because it does not end in a chain of Keras layers: leave model.weights at "
-                "none to train it as a whole."
-            )
+        """Find the parts of a model that `build_model` has built; not of the user's network."""
         return cls(model.get_layer(_BACKBONE), model.get_layer(_HEAD))
 
     @property
@@ -138,7 +128,7 @@ def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none
         unfreeze: number of last blocks of the backbone to train, top (half of them), all or none.
 
     Raises:
-        ConfigurationError: the network cannot be divided, or has fewer blocks.
+        ConfigurationError: the network has fewer blocks.
     """
     parts = Parts.of(model)
     blocks = parts.blocks

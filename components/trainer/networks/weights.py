@@ -11,7 +11,7 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from components.trainer.config.model import APPLICATIONS, ModelConfig
+from components.trainer.config.model import ModelConfig
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.parts import Parts, is_divided, leaves
 from components.trainer.networks.weights_file import StoredWeights, read_weights, write_weights
@@ -21,17 +21,15 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
     """Load the file of `model.weights`, by `save_backbone`, into the backbone of a model.
 
     Raises:
-        ConfigurationError: the model cannot be divided.
         ModelError: the file does not exist, or does not fit the network.
     """
     stored = read_weights(config.weights)
     ours, theirs = _weighted_layers(Parts.of(model).backbone), [*stored.layers.values()]
     shapes = [[tuple(variable.shape) for variable in layer.weights] for layer in ours]
     if shapes != [[array.shape for array in arrays] for arrays in theirs]:
-        setting = "build_fn" if config.build_fn else "name"
         raise ModelError(
-            f"model.weights {config.weights} does not fit model.{setting} "
-            f"{config.build_fn or config.name}: {_explain(stored, ours, config)}."
+            f"model.weights {config.weights} does not fit model.name {config.name}: "
+            f"{_explain(stored, ours, config)}."
         )
     for layer, arrays in zip(ours, theirs, strict=True):
         for variable, array in zip(layer.weights, arrays, strict=True):
@@ -40,10 +38,8 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
 
 def _explain(stored: StoredWeights, ours: list[Any], config: ModelConfig) -> str:
     """Return a clause that names the network of the file, or else the first difference."""
-    fitting = stored.network
-    if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
-        setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
-        return f"it contains weights of {fitting}; set {setting} to that, or use another file"
+    if stored.network != config.name:
+        return f"it contains weights of {stored.network}; set model.name to that"
     for layer, arrays in zip(ours, stored.layers.values(), strict=False):
         shapes, found = [tuple(v.shape) for v in layer.weights], [a.shape for a in arrays]
         if shapes != found:
@@ -55,8 +51,8 @@ def _explain(stored: StoredWeights, ours: list[Any], config: ModelConfig) -> str
 def save_backbone(model: tf_keras.Model, path: str) -> bool:
     """Write the weights of the backbone, from which `model.weights` starts other trainings.
 
-    They include mean and variance of the pixels. A network that cannot be divided has no backbone:
-    return False. Nothing may be frozen, which changes Keras's order in a layer.
+    They include mean and variance of the pixels. A network of the user has no backbone: return
+    False. Nothing may be frozen, which changes Keras's order in a layer.
     """
     if not is_divided(model):
         return False

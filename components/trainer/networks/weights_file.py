@@ -34,7 +34,7 @@ class StoredWeights(NamedTuple):
     layers: dict[str, list[Array]]
     """Name of each layer that has weights → them, in the order of the model."""
     network: str
-    """`model.name` of the network, or the name of the user's function."""
+    """`model.name` of the network."""
 
 
 def name_network(config: ModelConfig) -> ModelConfig:
@@ -48,7 +48,7 @@ def name_network(config: ModelConfig) -> ModelConfig:
     with _open(config.weights_file) as arrays:
         network = str(arrays[_NETWORK])
     known = config.name == "auto" and network in (*OWN_NETWORKS, *APPLICATIONS)
-    return dataclasses.replace(config, name=network) if known and not config.build_fn else config
+    return dataclasses.replace(config, name=network) if known else config
 
 
 def weights_version(config: ModelConfig) -> str:

@@ -216,7 +216,7 @@ def test_erfc_and_captured_constants_become_onnx(tmp_path: Path) -> None:
     tf.saved_model.save(served, str(tmp_path / "model"), signatures={"serving_default": answer})
     (tmp_path / "facts.json").write_text("{}")
     file = str(tmp_path / "model.onnx")
-    convert("onnx", str(tmp_path / "model"), "", str(tmp_path / "facts.json"), file, "")
+    convert("onnx", str(tmp_path / "model"), "", str(tmp_path / "facts.json"), file)
     pixels = np.arange(24, dtype=np.uint8).reshape(1, 2, 4, 3) * 10
     [found] = run_onnx(Path(file), pixels)
     np.testing.assert_allclose(found, answer(pixels)["probabilities"][0], atol=1e-6)

@@ -175,7 +175,7 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
 
     import onnxruntime
 
-    kinds: Any = ["onnx", "float16", "int8"]
+    kinds: Any = ["onnx", "int8"]
     export_formats(
         classifier,
         kinds,
@@ -188,15 +188,14 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
     manifest = read_json(str(tmp_path / "formats.json"))
     assert manifest["known_threshold"] == unknowns.threshold
     assert not manifest["failed"]
-    for kind, tolerance in (("onnx", 1e-3), ("float16", 0.1), ("int8", 1)):
-        if kind == "onnx":
-            names = ["known", "known_score", "probabilities"]
-            file = tmp_path / "model.onnx"
-            session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-            found = dict(zip(names, session.run(names, {"images": pixels}), strict=True))
-        else:
-            interpreter = tf.lite.Interpreter(model_path=str(tmp_path / f"{kind}.tflite"))
-            found = interpreter.get_signature_runner()(images=pixels)
-        assert found["known"].tolist() == known, kind
-        np.testing.assert_allclose(found["known_score"], scores, atol=tolerance)
-        assert found["probabilities"].shape == (len(files), 3)
+    names = ["known", "known_score", "probabilities"]
+    file = tmp_path / "model.onnx"
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    found = dict(zip(names, session.run(names, {"images": pixels}), strict=True))
+    assert found["known"].tolist() == known
+    np.testing.assert_allclose(found["known_score"], scores, atol=1e-3)
+    interpreter = tf.lite.Interpreter(model_path=str(tmp_path / "int8.tflite"))
+    found = interpreter.get_signature_runner()(images=pixels)
+    assert {name: values.shape for name, values in found.items()} == {
+        "probabilities": (len(files), 3)
+    }

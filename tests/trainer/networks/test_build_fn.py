@@ -1,4 +1,4 @@
-"""A network of the user: imported, checked and divided; each mistake is one sentence."""
+"""A network of the user: imported and checked; each mistake is one sentence."""
 
 import logging
 import sys
@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts, freeze
 from components.trainer.networks.weights import save_backbone
 from tests.trainer.networks.networks import CLASSES, IMAGES, build
 
@@ -103,40 +100,18 @@ def config(function: str, **more: Any) -> ModelConfig:
     return ModelConfig(build_fn=f"my_networks.{function}", **more)
 
 
+# AutoGraph translates the call of a subclass, and Keras with it: that takes seconds.
 @pytest.mark.slow
-def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Path) -> None:
-    model = build(config("networks.good"))
-    parts = Parts.of(model)
-    features = parts.backbone(IMAGES)
-    assert Parts.of(build(config("networks.chain"))).head(tf.zeros([2, 256])).shape == (2, CLASSES)
-    assert features.shape == (4, 6)
-    np.testing.assert_allclose(parts.head(features), model(IMAGES), rtol=1e-5)
-    np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
-    assert [layer.name for layer in parts.head.layers if layer.weights] == ["classes"]
-    assert len(parts.blocks) == 2
-    freeze(model, unfreeze=1)
-    assert [weight.name.split("/")[0] for weight in model.trainable_weights] == [
-        "second",
-        "second",
-        "classes",
-        "classes",
-    ]
-    path = str(tmp_path / "backbone.npz")
-    assert save_backbone(model, path)
-    receiver = build(config("networks.good", weights=path), seed=1, classes=2)
-    np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
-
-
-def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) -> None:
-    model = build(config("networks.whole"))
+@pytest.mark.parametrize("function", ["good", "whole", "chain"])
+def test_it_is_trained_as_a_whole(function: str, tmp_path: Path) -> None:
+    model = build(config(f"networks.{function}"))
     logits = model(IMAGES)
     assert (logits.shape, logits.dtype) == ((4, CLASSES), "float32")
-    with pytest.raises(
-        ConfigurationError, match=r"cannot be divided .* leave model.weights at none"
-    ):
-        freeze(model, unfreeze="none")
+    assert model.trainable_weights
     assert not save_backbone(model, str(tmp_path / "backbone.npz"))
     assert not list(tmp_path.glob("*.npz"))
+    with pytest.raises(ConfigurationError, match=r"replaces model.name and model.weights"):
+        config(f"networks.{function}", weights="backbone.npz")
 
 
 def test_no_loss_of_a_layer_is_lost() -> None:
@@ -163,7 +138,7 @@ def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
         ("networks.stepping", r"overrides train_step, which training does not call: use add_loss"),
         ("networks.softmax", r"ends with softmax, but must return logits"),
         ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
-        ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),
+        ("networks.large", r"does not take images, uint8 \[None, 32, 32, 3\], but fails: .*224"),
     ],
 )
 def test_a_mistake_is_one_sentence(function: str, message: str) -> None:
