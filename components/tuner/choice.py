@@ -59,7 +59,7 @@ def find_best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def choose(
-    trials: Sequence[Trial], *, seconds: float, folds: int, ended: str = ""
+    trials: Sequence[Trial], *, seconds: float, folds: int, interrupted: bool = False
 ) -> tuple[Trial, str]:
     """Return the trial to export, and why.
 
@@ -67,7 +67,7 @@ def choose(
         trials: of the search, the recipe's first.
         seconds: that the search was given.
         folds: number of folds that compared the trials; 0: the eval split did.
-        ended: why the search ended before its time; a sentence, or empty.
+        interrupted: whether the user has ended it.
     """
     recipe, *others = (trial for trial in trials if trial.seconds)
     if not can_gain(recipe):
@@ -76,8 +76,10 @@ def choose(
             "beyond chance."
         )
     best = find_best(others)
-    begin = _summarize(recipe, others, seconds=seconds, ended=ended)
-    if not best and (others or ended):
+    begin = _summarize(recipe, others, seconds=seconds)
+    if interrupted:
+        begin = f"{begin} You interrupted it."
+    if not best and (others or interrupted):
         return recipe, f"{begin} The recipe stays."
     if not best:
         # Another trial takes about as long as the recipe's training.
@@ -102,15 +104,14 @@ def choose(
     )
 
 
-def _summarize(recipe: Trial, others: Sequence[Trial], *, seconds: float, ended: str) -> str:
-    """Say how long a search took, how many trials it had, and why it ended."""
+def _summarize(recipe: Trial, others: Sequence[Trial], *, seconds: float) -> str:
+    """Say how long a search took, and how many trials it had."""
     complete = sum(trial.state == DONE for trial in others)
     spent = sum(trial.seconds for trial in (recipe, *others)) / 60
-    summary = (
+    return (
         f"Searched for {spent:.0f} of {seconds / 60:g} minutes: {len(others)} "
         f"trial{'s' * (len(others) != 1)}, {complete} trained to the end."
     )
-    return f"{summary} {ended}" if ended else summary
 
 
 def write_best(

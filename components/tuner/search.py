@@ -42,8 +42,6 @@ _EPOCHS = "training.epochs"
 _GRACE = 0.1
 # Epochs that show the pace of a trial: the first ones also compile.
 _LEAST_EPOCHS = 4
-# Trials without a better one, after which the search ends.
-_PATIENCE = 25
 # How much longer the best trial is trained at the end: the time that is kept for it, the least for
 # which it pays, and the most. With 500 images of CIFAR-10, five times as many epochs were four
 # points better, and ten times as many no better than that.
@@ -75,13 +73,6 @@ class Search:
     def left(self) -> float:
         """Seconds left."""
         return self.seconds - sum(trial.seconds for trial in self.trials)
-
-    @property
-    def ended(self) -> str:
-        """Why the search has ended before its time, as a sentence."""
-        if self.interrupted:
-            return "You interrupted it."
-        return "It stopped early, as the last trials brought no gain." if self._is_stale else ""
 
     def run(self) -> None:
         """Train the trials, from where they are.
@@ -120,12 +111,12 @@ class Search:
         return self.study.begin(Trial(number, longer, "longer")) if longer else None
 
     def _propose(self, longer: Values | None) -> Trial | None:
-        """Begin a proposed trial; return None if there is no time for one, or no use."""
+        """Begin a proposed trial; return None if there is no time for one."""
         lengths: Any = self.study.space[_EPOCHS]
         kept = self._cost(self._best, _LONGER * self._epochs(self._best)) if longer else 0.0
         shortest = self._cost(Trial(-1, {**self.start}), min(lengths.choices))
         left = self.left - kept
-        if self._is_stale or shortest > left:
+        if shortest > left:
             return None
         return self.study.propose(accept=lambda values: self._cost(Trial(-1, values)) <= left)
 
@@ -133,13 +124,6 @@ class Search:
     def _best(self) -> Trial:
         """The most accurate trial so far; the recipe's is complete."""
         return find_best(self.trials) or self.trials[0]
-
-    @property
-    def _is_stale(self) -> bool:
-        """Whether the last trials have brought nothing."""
-        shorter = [trial for trial in self.trials if trial.role != "longer"]
-        best = find_best(shorter) or self.trials[0]
-        return len(shorter) - best.number > _PATIENCE
 
     def _plan_longer(self) -> dict[str, Any] | None:
         """Return the options of a longer training that takes the rest of the time, if it pays.
@@ -260,7 +244,7 @@ def search(
     start = find_start(fixed, images=data.train.total)
     run = Search(runner, 60 * (plain.training.minutes or 0), start)
     run.run()
-    chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, ended=run.ended)
+    chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, interrupted=run.interrupted)
     report_result(text)
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     config = runner.config(chosen)

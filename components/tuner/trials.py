@@ -24,7 +24,7 @@ from components.trainer.loop.calibration import Predict, compile_logits, predict
 from components.trainer.loop.checkpoint import Progress
 from components.trainer.loop.fold_images import SmallSet
 from components.trainer.loop.folds import cross_validate
-from components.trainer.loop.train import Shared, Stoppable, Training
+from components.trainer.loop.train import Mode, Shared, Training
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import precision
 from components.trainer.training_input import TrainingInput
@@ -38,6 +38,8 @@ DIVERGED, NO_MEMORY = "diverged", "out of memory"
 _TENTHS = 10
 # Networks that are kept with their compiled steps.
 _MOST_BUILT = 3
+# Seconds between checkpoints: an epoch may take less than writing one.
+_SAVE_AFTER = 30.0
 
 Role = Literal["", "recipe", "longer"]
 Build = Callable[[ModelConfig], tf_keras.Model]
@@ -204,7 +206,7 @@ class TrialRunner:
             data,
             logs,
             self.folder(trial),
-            mode=Stoppable(end_epoch),
+            mode=Mode(stop=end_epoch, save_after=_SAVE_AFTER),
             shared=built.shared,
         )
         training.run()

@@ -49,7 +49,8 @@ def searched(directory: Path, *, seconds: float, epochs: int = 30, **options: An
 
 
 def chosen_of(run: Search) -> tuple[Trial, str]:
-    return choose(run.trials, seconds=run.seconds, folds=run.runner.folds, ended=run.ended)
+    facts: Any = {"folds": run.runner.folds, "interrupted": run.interrupted}
+    return choose(run.trials, seconds=run.seconds, **facts)
 
 
 class Killed(BaseException):
@@ -280,10 +281,9 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert chosen_of(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
-    monkeypatch.setattr("components.tuner.search._PATIENCE", 2)
-    failing = searched(tmp_path / "failing", seconds=300, epochs=50)
-    said = "0 trained to the end. It stopped early, as the last trials brought no gain."
-    assert said in chosen_of(failing)[1]
+    failing = make(tmp_path / "failing", seconds=300, epochs=50)
+    failing.run()
+    assert "0 trained to the end. The recipe stays." in chosen_of(failing)[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
         searched(tmp_path / "none", seconds=600, epochs=50)

@@ -143,23 +143,6 @@ def write_warmup(saved_model: str, images: Sequence[bytes]) -> None:
             writer.write(log.SerializeToString(deterministic=True))
 
 
-class _Graph:
-    """The parts that signatures share, each traced once."""
-
-    def __init__(self, transform: Transform, config: TransformConfig) -> None:
-        # AutoGraph has nothing to convert here, and takes seconds for each function.
-        @tf.function(input_signature=_BYTES, autograph=False)
-        def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
-            # Features of the schema are [batch, 1]; the label is absent, as always when serving.
-            return decode(transform({ENCODED: image_bytes[:, tf.newaxis]})[ENCODED], config)
-
-        @tf.function(input_signature=_BYTES, autograph=False)
-        def decoded(image_bytes: tf.Tensor) -> Decoded:
-            return decode_files(image_bytes, pixels, config.seen_size)
-
-        self.pixels, self.decoded = pixels, decoded
-
-
 def make_signatures(
     classifier: Classifier,
     transform: Transform,
@@ -169,36 +152,31 @@ def make_signatures(
     config: TransformConfig,
 ) -> dict[str, Any]:
     """Return the signatures of `export_model` by name; `explain` only if the model allows it."""
-    graph = _Graph(transform, config)
+
+    # Both are parts that signatures share, each traced once. AutoGraph has nothing to convert here,
+    # and takes seconds for each function.
+    @tf.function(input_signature=_BYTES, autograph=False)
+    def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
+        # Features of the schema are [batch, 1]; the label is absent, as always when serving.
+        return decode(transform({ENCODED: image_bytes[:, tf.newaxis]})[ENCODED], config)
+
+    @tf.function(input_signature=_BYTES, autograph=False)
+    def decoded(image_bytes: tf.Tensor) -> Decoded:
+        return decode_files(image_bytes, pixels, config.seen_size)
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
-        images = graph.pixels(tf.reshape(features[ENCODED], [-1]))
-        return classifier.answer(images)
+        return classifier.answer(pixels(tf.reshape(features[ENCODED], [-1])))
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
-    # Traced once, for itself and for the heat maps.
-    predict = _make_serving_default(classifier, graph, labels).get_concrete_function()
-    signatures = {
-        "serving_default": predict,
-        "serving_examples": serving_examples,
-        "transform_features": transform_features,
-        "explain": make_explain(
-            classifier.model, lambda files: graph.decoded(files).images, predict
-        ),
-    }
-    return {name: signature for name, signature in signatures.items() if signature is not None}
-
-
-def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[bytes]) -> Any:
     @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, errors = graph.decoded(image_bytes)
+        images, errors = decoded(image_bytes)
         is_good = tf.equal(errors, "")
         answer = classifier.answer(images)
         scores = tf.where(is_good[:, tf.newaxis], answer["probabilities"], 0.0)
@@ -214,4 +192,12 @@ def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[by
             "error": errors,
         }
 
-    return serving_default
+    # Traced once, for itself and for the heat maps.
+    predict = serving_default.get_concrete_function()
+    explain = make_explain(classifier.model, lambda files: decoded(files).images, predict)
+    return {
+        "serving_default": predict,
+        "serving_examples": serving_examples,
+        "transform_features": transform_features,
+        **({"explain": explain} if explain else {}),
+    }

@@ -6,6 +6,7 @@ that was best for all folds. The folds share the compiled steps and the features
 backbone. None starts from weights that have seen its images.
 """
 
+import collections
 import io
 import itertools
 import json
@@ -29,14 +30,15 @@ from components.trainer.loop.calibration import fit_temperature, improves
 from components.trainer.loop.checkpoint import write_whole
 from components.trainer.loop.fold_images import Rows, SmallSet
 from components.trainer.loop.known_features import score_evaluation
+from components.trainer.loop.linear_head import fit_head
 from components.trainer.loop.train import (
     HEAD,
-    FixedLength,
-    Recorded,
+    Mode,
     Shared,
     Training,
     full_lengths,
 )
+from components.trainer.networks.parts import Parts
 from components.trainer.training_input import TrainingInput
 
 Logits = NDArray[np.float32]
@@ -191,7 +193,7 @@ def train_with_folds(
     """Train `model` for each fold, then from its first weights on all images."""
     images, initial, shared = SmallSet.read(data), model.get_weights(), Shared()
     if HEAD in full_lengths(data.config):
-        _answer_first(model, data, images, folds, shared=shared, log_dir=log_dir)
+        _answer_first(model, data, images, folds, shared=shared)
         model.set_weights(initial)
     validated = cross_validate(
         model,
@@ -209,7 +211,7 @@ def train_with_folds(
         images.divide(data, nobody, replicas=model.distribute_strategy.num_replicas_in_sync),
         log_dir=log_dir,
         checkpoint_dir=os.path.join(checkpoint_dir, "all"),
-        mode=FixedLength(validated.lengths),
+        mode=Mode(validated.lengths, chooses=False, keeps_last=True),
         shared=shared,
     )
     training.run()
@@ -217,24 +219,19 @@ def train_with_folds(
 
 
 def _answer_first(
-    model: tf_keras.Model,
-    data: TrainingInput,
-    images: SmallSet,
-    folds: int,
-    *,
-    shared: Shared,
-    log_dir: str,
+    model: tf_keras.Model, data: TrainingInput, images: SmallSet, folds: int, *, shared: Shared
 ) -> None:
     """Say what a new last layer alone reaches in cross-validation; it takes seconds."""
     assigned, right = images.assign(folds), 0
+    whole = images.divide(data, np.empty(0, np.int64), replicas=1)
+    features, ids = Training(model, whole, "", "", shared=shared).see_fixed(whole.train)
     for fold in range(folds):
-        judged, mode = np.flatnonzero(assigned == fold), Recorded({HEAD: 1})
-        # Neither logs nor checkpoints come of the head alone.
-        part = images.divide(data, judged, replicas=1)
-        with naming_fold(f"fold {fold + 1}/{folds}:"):
-            Training(model, part, log_dir, log_dir, mode=mode, shared=shared).run()
-        [logits] = mode.logits[HEAD]
-        right += int((logits.argmax(axis=1) == images.labels[judged]).sum())
+        learned, judged = np.flatnonzero(assigned != fold), np.flatnonzero(assigned == fold)
+        weights = images.divide(data, judged, replicas=1).class_weights(model.output_shape[-1])
+        predict = fit_head(
+            Parts.of(model).head, features[learned], ids[learned], class_weights=weights
+        )
+        right += int((predict(features[judged]).argmax(axis=1) == ids[judged]).sum())
     report_result(
         f"first answer: accuracy {right / len(assigned):.3f} in cross-validation, by the last "
         f"layer alone"
@@ -291,14 +288,15 @@ def fold_path(checkpoint_dir: str, fold: int) -> str:
 
 def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> FoldResult:
     """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
-    started, mode = time.perf_counter(), Recorded()
+    started, found = time.perf_counter(), collections.defaultdict[str, list[Logits]](list)
+    mode = Mode(chooses=False, saves=False, record=lambda phase, find: found[phase].append(find()))
     training = Training(model, data, mode=mode, **places)
     training.run()
     lengths = full_lengths(data.config)
     logits: list[Logits] = []
     for phase, most in lengths.items():
         # A second phase may diverge before it predicts anything.
-        logits += _lengthen(mode.logits.get(phase) or logits[-1:], most)
+        logits += _lengthen(found[phase] or logits[-1:], most)
     histories = [phase.progress.history for phase in training.phases]
     curves = {
         name: [

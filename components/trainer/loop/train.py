@@ -26,7 +26,8 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, 
 from components.host.progress import report_epoch, report_progress
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.input.host_calls import sharing_captured
-from components.trainer.loop.activations import Activations, Tables, choose_views
+from components.trainer.input.shards import Shards
+from components.trainer.loop.activations import Activations, Table, Tables, choose_views
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
 from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
 from components.trainer.loop.linear_head import fit_head, measure
@@ -67,69 +68,25 @@ def full_lengths(config: TrainerConfig) -> dict[str, int]:
     return {HEAD: 1} | later
 
 
+@dataclass(frozen=True)
 class Mode:
-    """How a training ends and which weights it keeps: as its options and the eval split say."""
-
-    chooses = True
-    """Whether the eval split chooses the epoch, within the patience of the options, and whether
-    the second phase is kept."""
-    keeps_last = False
-    """Whether it keeps the last weights, whatever the options say."""
-    saves = True
-    """Whether it writes checkpoints, and ends with the weights that it keeps."""
-    save_after = 0.0
-    """Least seconds between checkpoints, but for the last one."""
+    """How a training ends and which weights it keeps: by default as its options say."""
 
     lengths: Mapping[str, int] | None = None
     """Phase → its most epochs; None: as the options say."""
-
-    def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
-        """Hear of the end of an epoch; the function returns the logits of the eval split."""
-
-    def stops(self, phase: str, progress: Progress) -> bool:
-        """Return whether to stop after an epoch; a later training goes on from its checkpoint."""
-        return False
-
-
-class FixedLength(Mode):
-    """A training on all images for as many epochs as folds have chosen; keeps the last weights."""
-
-    chooses, keeps_last = False, True
-
-    def __init__(self, lengths: Mapping[str, int]) -> None:
-        """Train the phases of `lengths` for their epochs."""
-        self.lengths = lengths
-
-
-class Recorded(Mode):
-    """A fold: takes all epochs, and keeps what the network of each predicts."""
-
-    chooses, saves = False, False
-
-    def __init__(self, lengths: Mapping[str, int] | None = None) -> None:
-        """Go through the phases of `lengths`, by default all of the options."""
-        self.lengths = lengths
-        self.logits: dict[str, list[Logits]] = {}
-        """Phase → logits of the eval split after each epoch, [images, classes]."""
-
-    def record(self, phase: str, find_logits: Callable[[], Logits]) -> None:
-        """Keep the predictions."""
-        self.logits.setdefault(phase, []).append(find_logits())
-
-
-class Stoppable(Mode):
-    """A trial: is asked after each epoch of the last phase whether to stop."""
-
-    # An epoch may take less than writing a checkpoint.
-    save_after = 30.0
-
-    def __init__(self, stop: Callable[[Progress], bool]) -> None:
-        """Stop when `stop` is true."""
-        self._stop = stop
-
-    def stops(self, phase: str, progress: Progress) -> bool:
-        """Ask the search, but not about the head."""
-        return phase != HEAD and self._stop(progress)
+    chooses: bool = True
+    """Whether the eval split chooses the epoch, within the patience of the options, and whether
+    the second phase is kept."""
+    keeps_last: bool = False
+    """Whether it keeps the last weights, whatever the options say."""
+    saves: bool = True
+    """Whether it writes checkpoints, and ends with the weights that it keeps."""
+    save_after: float = 0.0
+    """Least seconds between checkpoints, but for the last one."""
+    record: Callable[[str, Callable[[], Logits]], None] = lambda *_: None
+    """Hears of the end of an epoch of a phase; the function returns logits of the eval split."""
+    stop: Callable[[Progress], bool] = lambda _: False
+    """Says after an epoch whether to stop; a later training goes on from its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -211,24 +168,24 @@ class Training:
                 merged.setdefault(name, []).extend(values)
         return merged
 
-    def see_fixed(self) -> Activations:
-        """Return the features of images as they are, before any fine-tuning."""
+    def see_fixed(self, shards: Shards) -> Table:
+        """Return features of images as they are, before any fine-tuning, and their label ids."""
         backbone, tables = Parts.of(self.model).backbone, self.shared.activations
-        return Activations(backbone, self.data, most=_MOST_FOR_HEAD, tables=tables)
+        seen = Activations(backbone, self.data, most=_MOST_FOR_HEAD, tables=tables)
+        return seen.first_views(shards)
 
     def _train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
         started = time.perf_counter()
         freeze(self.model, unfreeze="none")
         parts, data = Parts.of(self.model), self.data
-        seen = self.see_fixed()
-        features, ids = seen.first_views(data.train)
+        features, ids = self.see_fixed(data.train)
         weights = data.class_weights(self._classes)
         predict = fit_head(parts.head, features, ids, class_weights=weights)
         logits = predict(features)
         values = measure(logits, ids)
         if data.evaluation.total:
-            others, their_ids = seen.first_views(data.evaluation)
+            others, their_ids = self.see_fixed(data.evaluation)
             self.answers = answers = predict(others)
             values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
             self.mode.record(HEAD, lambda: answers)
@@ -489,7 +446,7 @@ class TrainingLoop:
             over = progress.diverged or progress.steps == self._steps
             if over:
                 self._end_epoch(images, distributed_images, progress, log)
-                self._stopped = self._mode.stops(self._phase, progress)
+                self._stopped = self._mode.stop(progress)
             due = over or (every and self._steps_done(progress) % every == 0)
             late = time.perf_counter() - saved >= self._mode.save_after or self._is_over(progress)
             if due and late and self._mode.saves:

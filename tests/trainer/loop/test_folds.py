@@ -17,7 +17,6 @@ import tf_keras
 
 from components.contract.example import ENCODED, FILENAME, LABEL_ID, SHA256, TEST
 from components.contract.model_files import HISTORY_FILE, NETWORK_FILE, TRAINING_FILE
-from components.host.progress import report_epoch
 from components.images.options import TransformConfig
 from components.metrics.fold_predictions import read_folds
 from components.records.shard_files import read_index
@@ -303,22 +302,12 @@ def test_multiplications_are_counted() -> None:
     assert fold_images.count_multiplications(model) == expected
 
 
-def test_of_all_heads_of_folds_one_line_stays_on_the_screen(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_the_last_layer_alone_answers_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Head(SimpleNamespace):
-        def run(self) -> None:
-            values = dict.fromkeys(("accuracy", "val_accuracy", "images_per_second"), 0.5)
-            report_epoch({**values, "input_wait_fraction": 0.0}, epoch=1, epochs=1, name="head")
-            answers = np.eye(3, dtype=np.float32)[np.zeros(self.part.evaluation.total, int)]
-            self.mode.record("head", lambda: answers)
-
-    monkeypatch.setattr(
-        folds, "Training", lambda _, part, *__, mode, **___: Head(part=part, mode=mode)
-    )
     data = read_input(write_images(tmp_path, groups={}))
     with caplog.at_level(logging.INFO):
-        folds._answer_first(network(), data, SmallSet.read(data), 3, shared=Shared(), log_dir="")
+        folds._answer_first(network(), data, SmallSet.read(data), 3, shared=Shared())
     lasting = [record.message for record in caplog.records if record.__dict__.get("lasting")]
     assert lasting == ["first answer: accuracy 0.354 in cross-validation, by the last layer alone"]
 

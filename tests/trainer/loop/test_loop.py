@@ -23,7 +23,7 @@ from components.trainer.loop.log import TrainingLog
 from components.trainer.loop.optimizer import Schedule
 from components.trainer.loop.step import Step
 from components.trainer.loop.step_loop import Pace
-from components.trainer.loop.train import Stoppable, TrainingLoop
+from components.trainer.loop.train import Mode, TrainingLoop
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.networks import precision
 from tests.trainer.input.shard_folder import SIZE, ShardFolder
@@ -129,7 +129,7 @@ class Training:
                 functools.partial(self._dataset, "eval", BATCH, None),
                 log=log,
                 checkpoint_dir=str(self.folder / "checkpoints"),
-                mode=Stoppable(stop) if stop else None,
+                mode=Mode(stop=stop, save_after=30.0) if stop else None,
             )
         return model.get_weights(), done.history
 
