@@ -101,7 +101,7 @@ class ImageTrainer(component.Trainer):
                 "ImageTrainer(hyperparameters=tuner.outputs['best_hyperparameters'], "
                 "tuner_run=tuner.outputs['tuner_run'])."
             )
-        training = dataclasses.replace(config.training, minutes=None, search={})
+        training = dataclasses.replace(config.training, minutes=None, fixed=[])
         config = dataclasses.replace(config, training=training)
         spec = ImageTrainerSpec(
             examples=examples,

@@ -54,21 +54,14 @@ class Executor(base_executor.BaseExecutor):
         fields["code"] = exec_properties.get("code_digest") or ""
         properties = {**exec_properties, "custom_config": json_utils.dumps(fields)}
         folder = self._get_tmp_dir()
-        fn_args = fn_args_utils.get_common_fn_args(input_dict, properties, folder)
         try:
-            _search(
-                fn_args,
-                {
-                    name: artifact_utils.get_single_uri(output_dict[name])
-                    for name in (_BEST[0], _RESULTS[0], "tuner_run")
-                },
-            )
+            _search(fn_args_utils.get_common_fn_args(input_dict, properties, folder), output_dict)
         finally:
             forget_calls()
 
 
-def _search(fn_args: Any, outputs: dict[str, str]) -> None:
-    """Search from where an earlier attempt was interrupted; write to the folders of the outputs."""
+def _search(fn_args: Any, output_dict: Artifacts) -> None:
+    """Search from where an earlier attempt was interrupted, and write the outputs."""
     config, study = read_config(fn_args), checkpoint_dir(fn_args)
     strategy, logs = start_devices(config), os.path.join(study, "logs")
     prepared = prepare(fn_args, config, strategy)
@@ -88,8 +81,9 @@ def _search(fn_args: Any, outputs: dict[str, str]) -> None:
     ]
     best = {"space": [], "values": values[facts["chosen"]]}
     for (output, name), content in ((_BEST, best), (_RESULTS, results)):
-        io_utils.write_string_file(os.path.join(outputs[output], name), json.dumps(content))
-    directory = outputs["tuner_run"]
+        path = os.path.join(artifact_utils.get_single_uri(output_dict[output]), name)
+        io_utils.write_string_file(path, json.dumps(content))
+    directory = artifact_utils.get_single_uri(output_dict["tuner_run"])
     copy_folder(logs, directory)
     save_trained(found, data, facts, checkpoints=checkpoints, directory=directory)
     remove_checkpoints(study)

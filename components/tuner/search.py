@@ -112,9 +112,9 @@ class Search:
 
     def _propose(self, longer: Values | None) -> Trial | None:
         """Begin a proposed trial; return None if there is no time for one."""
-        lengths: Any = self.study.space[_EPOCHS]
+        lengths: Any = self.study.space.get(_EPOCHS)
         kept = self._cost(self._best, _LONGER * self._epochs(self._best)) if longer else 0.0
-        shortest = self._cost(Trial(-1, {**self.start}), min(lengths.choices))
+        shortest = self._cost(Trial(-1, {**self.start}), lengths and min(lengths.choices))
         left = self.left - kept
         if shortest > left:
             return None
@@ -133,7 +133,7 @@ class Search:
         late = len(self.trials) == 2 and self.trials[1].state == NO_TIME
         base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
-        if done or self.study.space[_EPOCHS].single():  # Its length may be the user's.
+        if done or _EPOCHS not in self.study.space:  # Its length may be the user's.
             return None
         before = self._epochs(base)
         epochs = self.left / self._cost(base, 1)
@@ -248,7 +248,7 @@ def search(
     report_result(text)
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     config = runner.config(chosen)
-    training = dataclasses.replace(config.training, minutes=None, search={})
+    training = dataclasses.replace(config.training, minutes=None, fixed=[])
     config = dataclasses.replace(config, training=training)
     facts = {
         "minutes": plain.training.minutes,

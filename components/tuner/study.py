@@ -54,7 +54,7 @@ def find_start(config: TrainerConfig, *, images: int) -> dict[str, Any]:
         network = {"model.name": "resnet9", **RECIPES["cifar"](images)}
         # Its options only suit each other, and a width suits a network.
         free = len(list_free(config, network)) == len(network)
-        if free and "model.width" not in config.training.search:
+        if free and "model.width" not in config.training.fixed:
             start = network
     epochs = 2 * start.get("training.epochs", config.training.epochs)
     start |= {
@@ -67,9 +67,9 @@ def find_start(config: TrainerConfig, *, images: int) -> dict[str, Any]:
 
 
 def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:
-    """Return the values that `training.search` allows."""
-    allowed = config.training.search
-    return {key: one for key, one in values.items() if one in allowed.get(key, [one])}
+    """Return the values that `training.fixed` allows."""
+    fixed = config.training.fixed
+    return {k: one for k, one in values.items() if k not in fixed or get_value(config, k) == one}
 
 
 def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
@@ -79,8 +79,6 @@ def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
 
 def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistribution]:
     """Return option → what to try.
-
-    `training.search` replaces the values of an option, or adds one.
 
     Args:
         plain: configuration of trial 0.
@@ -109,13 +107,13 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
         # A narrower network trains longer in the same time.
         width = config.model.width or _WIDTHS[network]
         values["model.width"] = {max(1, width // 2), config.model.width}
-    fixed = {key: [value] for key, value in start.items() if key not in {*values, *space}}
+    others = {key: [value] for key, value in start.items() if key not in {*values, *space}}
     if config.model.pretrained:
         # With 3,000 images of CIFAR-10, all layers were a point better than half of them.
-        fixed[_UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
-    tried = {key: sorted(some) for key, some in values.items()}
-    tried |= {**fixed, **plain.training.search}
-    return space | {key: CategoricalDistribution([*some]) for key, some in tried.items()}
+        others[_UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
+    tried = {key: sorted(some) for key, some in values.items()} | others
+    space |= {key: CategoricalDistribution([*some]) for key, some in tried.items()}
+    return {key: one for key, one in space.items() if key not in plain.training.fixed}
 
 
 def _around(value: float) -> BaseDistribution:

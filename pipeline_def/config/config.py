@@ -15,7 +15,7 @@ from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
-from components.trainer.config.training import TrainingConfig, TransferConfig, check_search
+from components.trainer.config.training import TrainingConfig, TransferConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.tracking import TrackingConfig
@@ -97,4 +97,3 @@ class Config:
                 f"{name} has a password in its URL, which logs and records would keep: leave it "
                 "out, and put credentials into fsspec's configuration, ~/.config/fsspec."
             )
-        check_search(self)

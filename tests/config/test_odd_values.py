@@ -64,7 +64,7 @@ SPECIAL: dict[str, list[Any]] = {
     "augmentation.fn": ["my.function"],
     "input.cache": ["file"],
     "input.cache_folder": ["1.5e3"],
-    "training.search": [{"training.epochs": [3, 4], "model.name": ["cnn", "resnet9"]}],
+    "training.fixed": [["training.epochs", "model.name"]],
     "transform.size": [64],
     "transform.storage": ["png"],
     "augmentation.min_crop_area": [0.3],
@@ -81,7 +81,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "ingest.group_by": {"ingest.manifest": "x.csv"},
     "input.cache": {"input.cache_folder": "x"},
     "input.cache_folder": {"input.cache": "file"},
-    "training.search": {"training.minutes": 5.0},
     "training.weight_decay": {"training.optimizer": "adamw"},
 }
 

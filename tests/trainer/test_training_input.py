@@ -35,7 +35,7 @@ def test_phases_and_trainings_read_images_into_memory_once(
 ) -> None:
     """Then there is no memory left for them a second time, which is no reason to refuse."""
     found: list[Any] = []
-    read_into_memory = dataset.cache_pixels
+    read_into_memory = cache.cache_pixels
 
     def count(*arguments: Any) -> Any:
         found.append(arguments)

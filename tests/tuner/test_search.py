@@ -162,7 +162,8 @@ def test_a_short_time_goes_into_a_longer_training(
     assert runs == [(0, 30), (1, 4), (2, 46)]
     assert [trial.state for trial in run.trials] == ["complete", "out of time", "complete"]
     # Its length is the user's, or there is not enough time for it.
-    run = searched(tmp_path / "set", seconds=200, search={"training.epochs": [40]})
+    run = make(tmp_path / "set", seconds=200, epochs=30, fixed=["training.epochs"])
+    run.run()
     assert not any(trial.role == "longer" for trial in run.trials)
     del runs[:]
     searched(tmp_path / "short", seconds=39)
@@ -322,7 +323,8 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
-    run = searched(tmp_path, seconds=2000, search={"model.width": [128]})
+    run = make(tmp_path, seconds=2000, epochs=30)
+    run.run()
     assert runs[:2] == [(0, 30), (1, 60)]
     # Its first epochs show the pace.
     slow = [trial for trial in run.trials if "model.width" in trial.values]

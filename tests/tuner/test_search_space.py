@@ -98,9 +98,8 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     assert list_changes(few, start) == start
     assert find_space(few, start)["training.optimizer"] == CategoricalDistribution(["sgd"])
     # Its options only suit each other.
-    fixed: list[dict[str, list[Any]]] = [{"training.optimizer": ["adam"]}, {"model.width": [8]}]
-    for search in fixed:
-        made = replace(few, training=replace(few.training, search=search))
+    for fixed in ("training.optimizer", "model.width"):
+        made = replace(few, training=replace(few.training, fixed=[fixed]))
         options = find_start(made, images=500).keys()
         assert not {"model.name", "training.learning_rate"} & options
     # Large images are no digits, and another network is not made slower.
@@ -123,22 +122,22 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     given = ["training.recipe", "training.minutes"]
     asked = Config(training=TrainingConfig(minutes=5, recipe="small"), given=given)
     recipe, _ = resolve(asked, shorter_side=32, images=500)
-    assert recipe.training.search == {"model.name": ["cnn"]}
+    assert recipe.training.fixed == ["model.name"]
 
 
-def test_the_users_values_are_kept_and_those_to_search_replace_ours(draw: Draw) -> None:
-    search: dict[str, list[Any]] = {"training.checkpoint_steps": [8, 9], "training.epochs": [7]}
+def test_the_users_values_are_kept(draw: Draw) -> None:
     made = Config(
-        training=TrainingConfig(minutes=5, learning_rate=0.3, search=search),
-        given=["training.learning_rate", "training.minutes", "training.search"],
+        training=TrainingConfig(minutes=5, learning_rate=0.3, fixed=["augmentation.flip"]),
+        given=["training.learning_rate", "training.minutes", "training.fixed"],
     )
     resolved, _ = resolve(made, shorter_side=32, images=3000)
-    given = resolved.training.search
-    assert given == {"training.learning_rate": [0.3], **search}
-    drawn = [apply_values(config(), trial.values) for trial in draw(config(search=given), 6)]
-    assert {one.training.learning_rate for one in drawn} == {0.3}
-    assert {one.training.checkpoint_steps for one in drawn} == {8, 9}
-    assert {one.training.epochs for one in drawn} == {7}
+    fixed = resolved.training.fixed
+    assert fixed == ["augmentation.flip", "training.learning_rate"]
+    plain = config(fixed=[*fixed, "training.epochs"])
+    drawn = [apply_values(plain, trial.values) for trial in draw(plain, 6)]
+    assert {one.training.learning_rate for one in drawn} == {plain.training.learning_rate}
+    assert {one.training.epochs for one in drawn} == {plain.training.epochs}
+    assert {one.augmentation.flip for one in drawn} == {plain.augmentation.flip}
 
 
 def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path: Path) -> None:
@@ -152,14 +151,6 @@ def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path
         changed = apply_values(plain, values)
         assert changed != plain
         assert apply_values(plain, list_changes(plain, values)) == changed
-    one = {key: some[:1] for key, some in values_of(plain).items()}
-    assert len(draw(config(search=one), 6)) == 1
-    # Adam takes no weight decay.
-    both = {"training.optimizer": ["adam", "sgd"], "training.weight_decay": [0.0, 0.1]}
-    assert not any(
-        values.get("training.optimizer") == "adam" and values.get("training.weight_decay", 1)
-        for values in (trial.values for trial in draw(config(search=both), 6))
-    )
     study = Study(plain, find_space(plain, begin(plain)), str(tmp_path / "none"))
     study.end(study.begin(Trial(0, {}, "recipe")))
     assert study.propose(accept=lambda _: False) is None
@@ -167,32 +158,27 @@ def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path
 
 def test_proposals_learn_from_the_trials(draw: Draw) -> None:
     def score(values: dict[str, Any]) -> float:
-        return 0.9 if values.get("training.epochs", 40) <= 30 else 0.5
+        return 0.9 if values.get("training.epochs", 40) <= 40 else 0.5
 
-    search: dict[str, list[Any]] = {"training.epochs": [*range(10, 120, 10)]}
-    later = draw(config(search=search), 20, score)[12:]
-    found = sum(trial.values.get("training.epochs", 40) <= 30 for trial in later)
-    # At random it would be two.
-    assert found >= 5
+    later = draw(config(), 20, score)[12:]
+    found = sum(trial.values.get("training.epochs", 40) <= 40 for trial in later)
+    # At random it would be four.
+    assert found >= 6
 
 
 @pytest.mark.parametrize(
-    ("search", "message"),
+    ("option", "message"),
     [
-        ({"training.learning_rat": [1]}, "Did you mean 'training.learning_rate'?"),
-        ({"training.folds": [5]}, "which it cannot change"),
-        ({"training.epochs": []}, "has no value for training.epochs: list at least one"),
-        ({"training.epochs": [-1]}, "training.search: training.epochs is -1"),
+        ("training.learning_rat", "Did you mean 'training.learning_rate'?"),
+        ("training.folds", "which no search changes"),
     ],
 )
-def test_mistakes_in_the_space(search: dict[str, list[Any]], message: str) -> None:
+def test_mistakes_in_the_space(option: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        Config(training=TrainingConfig(minutes=5, search=search))
+        TrainingConfig(minutes=5, fixed=[option])
     assert message in str(raised.value)
 
 
-def test_a_search_needs_minutes_and_one_machine() -> None:
-    with pytest.raises(ConfigurationError, match=r"no effect without training.minutes"):
-        TrainingConfig(search={"training.epochs": [3]})
+def test_a_search_needs_one_machine() -> None:
     with pytest.raises(ConfigurationError, match="searches on one machine"):
         TrainingConfig(minutes=5, accelerator="workers")

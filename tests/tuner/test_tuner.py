@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow_transform as tft
 import yaml
+from optuna.distributions import CategoricalDistribution
 
 from components.contract.errors import ConfigurationError
 from components.contract.model_files import BEST_FILE, SEARCH_FILE, TRAINING_FILE
@@ -26,18 +27,11 @@ from tests.trainer.input.shard_folder import Graph, ShardFolder
 from tests.trainer.loop.trainer_process import cluster
 
 # A trial other than the recipe's: what differs lies in variables of one compiled step.
-SPACE: dict[str, list[Any]] = {
-    "training.learning_rate": [0.003],
-    "training.epochs": [3],
-    "training.batch_size": [16],
-    "training.label_smoothing": [0.1],
-    "augmentation.policy": ["none"],
-    "training.precision": ["float32"],
-    "training.keep": ["best"],
-    "augmentation.flip": [False],
-    "model.name": ["cnn"],
-    "model.dropout": [0.0],
-    "model.width": [8],
+START: dict[str, Any] = {
+    "training.learning_rate": 0.003,
+    "training.epochs": 3,
+    "training.label_smoothing": 0.1,
+    "model.dropout": 0.0,
 }
 PLAIN = TrainingConfig(batch_size=16, epochs=1, label_smoothing=0.2, folds=0)
 
@@ -119,7 +113,12 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     monkeypatch.setattr(Checkpoints, "save", count)
     monkeypatch.setattr("components.tuner.search.choose", choose_1)
     monkeypatch.setattr("components.tuner.search.attempt", remember)
-    config = configure(tmp_path, replace(PLAIN, minutes=5, search=SPACE))
+    monkeypatch.setattr("components.tuner.search.find_start", lambda *_, **__: START)
+    monkeypatch.setattr(
+        "components.tuner.search.find_space",
+        lambda *_: {key: CategoricalDistribution([value]) for key, value in START.items()},
+    )
+    config = configure(tmp_path, replace(PLAIN, minutes=5))
     tuner = ImageTuner(**channels(), config=config)
     with monkeypatch.context() as killed:
         killed.setattr("components.tuner.executor.save_trained", fail)

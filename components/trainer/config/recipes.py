@@ -97,8 +97,7 @@ def choose_weights(config: SectionsLike, *, shorter_side: int, images: int) -> M
     """Return the section `model` with weights in place of auto, and their network.
 
     ImageNet's are for photographs, a few small images, and EfficientNet-Lite if the user names it,
-    unless the network is the user's own or has a width, the recipe is for random weights, or a
-    search tries other networks.
+    unless the network is the user's own or has a width, or the recipe is for random weights.
     """
     model, wanted = config.model, config.transform.size
     if model.weights == "imagenet" and model.name == "auto":
@@ -111,9 +110,8 @@ def choose_weights(config: SectionsLike, *, shorter_side: int, images: int) -> M
     name = model.name
     if name == "auto" and (photographs or few_small or transfer):
         name = _PRETRAINED
-    tried = {name, *config.training.search.get("model.name", ())}
     own = model.build_fn or (model.width and model.name == "auto")
-    if own or config.training.recipe not in _STARTS or not tried <= {*PACKAGED}:
+    if own or config.training.recipe not in _STARTS or name not in PACKAGED:
         return dataclasses.replace(model, weights="none")
     return dataclasses.replace(model, name=name, weights="imagenet")
 
@@ -180,10 +178,10 @@ def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     values["training.recipe"] = recipe.name
     if config.training.minutes and given:
         # A search leaves alone what the user has set.
-        fixed = {key: [get_value(config, key)] for key in given if can_search(key)}
+        fixed = [*config.training.fixed, *filter(can_search, given)]
         if "training.recipe" in given:
-            fixed["model.name"] = [config.model.name]
-        values["training.search"] = fixed | config.training.search
+            fixed.append("model.name")
+        values["training.fixed"] = [*dict.fromkeys(fixed)]
     # From here on it does not matter who chose a value.
     fields: dict[str, Any] = {"given": []} if given else {}
     return dataclasses.replace(apply_values(config, values), **fields)

@@ -2,10 +2,9 @@
 
 import dataclasses
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Gt, Interval
-from pydantic import Strict
 
 from components.contract.configuration import (
     Count,
@@ -17,7 +16,6 @@ from components.contract.configuration import (
     require,
 )
 from components.contract.error_messages import did_you_mean
-from components.contract.errors import ConfigurationError
 from components.images.options import TransformConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
@@ -79,11 +77,9 @@ class TrainingConfig:
     images that select the epoch by more than chance gives the best of as many trials. Unset: no
     search."""
 
-    search: dict[Text, list[bool | Annotated[int, Strict()] | Number | Text]] = field(
-        default_factory=dict
-    )
-    """Option → values to search, such as `training.learning_rate: [0.01, 0.1]`. They replace the
-    search's own; options of the sections training, transfer, augmentation and model."""
+    fixed: list[Text] = field(default_factory=list)
+    """Options that a search leaves alone, of the sections training, transfer, augmentation and
+    model, such as training.learning_rate. Those that you have set are among them."""
 
     weight_decay: Fraction = 0.0
     """Fraction of each weight subtracted per update, times the learning rate. Biases and
@@ -131,10 +127,12 @@ class TrainingConfig:
             f"training.weight_decay is {self.weight_decay}: set training.optimizer to adamw, which "
             f"is adam with weight decay.",
         )
-        require(
-            not self.search or self.minutes is not None,
-            "training.search has no effect without training.minutes: set it.",
-        )
+        for option in self.fixed:
+            require(
+                can_search(option),
+                f"training.fixed names {option!r}, which no search changes."
+                f"{did_you_mean(option, _SEARCHABLE)}",
+            )
         require(
             self.minutes is None or self.accelerator != "workers",
             "training.minutes searches on one machine: set training.accelerator to another value.",
@@ -186,62 +184,19 @@ class TrainerConfig:
     """Digest of the step's code, so that no other code resumes its checkpoints; the executor takes
     it from the property `code_digest`."""
 
-    def __post_init__(self) -> None:
-        """Check the sections against each other."""
-        check_search(self)
 
-
-# Sections whose options a search may change.
-_SEARCHED = ("training", "transfer", "augmentation", "model")
 # The search itself, and what all of its trials must have in common.
 _SHARED = {
-    *("minutes", "search", "recipe", "folds", "metric", "seed", "accelerator", "calibrate"),
+    *("minutes", "fixed", "recipe", "folds", "metric", "seed", "accelerator", "calibrate"),
 }
-
-
-# Option of a section → values of others with which any of its own is allowed.
-_PARTNERS: dict[str, dict[str, Any]] = {
-    "weight_decay": {"optimizer": "adamw"},
-    "optimizer": {"weight_decay": 0.0},
-    "width": {"name": "auto"},
-}
+_SEARCHABLE = [
+    f"{section}.{option.name}"
+    for section in ("training", "transfer", "augmentation", "model")
+    for option in dataclasses.fields(getattr(TrainerConfig(), section))
+    if option.name not in _SHARED
+]
 
 
 def can_search(option: str) -> bool:
     """Return whether a search may change an option, as `section.field`."""
-    section, _, name = option.partition(".")
-    return section in _SEARCHED and name not in _SHARED
-
-
-def check_search(config: Any) -> None:
-    """Check `training.search` of a configuration with all sections that it may name.
-
-    Raises:
-        ConfigurationError: an option does not exist, or a value is not allowed.
-    """
-    training, where = config.training, "training.search"
-    names = (
-        f"{section}.{field.name}"
-        for section in _SEARCHED
-        for field in dataclasses.fields(getattr(config, section))
-    )
-    known = [name for name in names if can_search(name)]
-    for option, values in training.search.items():
-        require(
-            option in known,
-            f"{where} names {option!r}, which it cannot change.{did_you_mean(option, known)}",
-        )
-        require(bool(values), f"{where} has no value for {option}: list at least one.")
-        for value in values:
-            if problem := _explain_unusable(config, option, value):
-                raise ConfigurationError(f"{where}: {problem}")
-
-
-def _explain_unusable(config: Any, option: str, value: Any) -> str:
-    """Say why no trial can have the value; "" if one can, perhaps with another searched option."""
-    section, _, name = option.partition(".")
-    try:
-        dataclasses.replace(getattr(config, section), **{**_PARTNERS.get(name, {}), name: value})
-    except ConfigurationError as error:
-        return str(error)
-    return ""
+    return option in _SEARCHABLE

@@ -224,7 +224,8 @@ def _answer_first(
     """Say what a new last layer alone reaches in cross-validation; it takes seconds."""
     assigned, right = images.assign(folds), 0
     whole = images.divide(data, np.empty(0, np.int64), replicas=1)
-    features, ids = Training(model, whole, "", "", shared=shared).see_fixed(whole.train)
+    seen = Training(model, whole, "", "", shared=shared).see_fixed()
+    features, ids = seen.first_views(whole.train)
     for fold in range(folds):
         learned, judged = np.flatnonzero(assigned != fold), np.flatnonzero(assigned == fold)
         weights = images.divide(data, judged, replicas=1).class_weights(model.output_shape[-1])

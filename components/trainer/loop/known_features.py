@@ -35,7 +35,7 @@ def describe_images(training: Training, shards: Shards, *, phase: str) -> Labele
     model: tf_keras.Model = training.model
     source: Source = training.data
     if phase == HEAD:
-        fixed, label_ids = training.see_fixed(shards)
+        fixed, label_ids = training.see_fixed().first_views(shards)
         return fixed[:_MOST_IMAGES], label_ids[:_MOST_IMAGES]
     if phase == FINE_TUNE:
         model, source = training.find_unfrozen()

@@ -26,8 +26,7 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, 
 from components.host.progress import report_epoch, report_progress
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.input.host_calls import sharing_captured
-from components.trainer.input.shards import Shards
-from components.trainer.loop.activations import Activations, Table, Tables, choose_views
+from components.trainer.loop.activations import Activations, Tables, choose_views
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
 from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
 from components.trainer.loop.linear_head import fit_head, measure
@@ -168,24 +167,24 @@ class Training:
                 merged.setdefault(name, []).extend(values)
         return merged
 
-    def see_fixed(self, shards: Shards) -> Table:
-        """Return features of images as they are, before any fine-tuning, and their label ids."""
+    def see_fixed(self) -> Activations:
+        """Return the features of images as they are, before any fine-tuning."""
         backbone, tables = Parts.of(self.model).backbone, self.shared.activations
-        seen = Activations(backbone, self.data, most=_MOST_FOR_HEAD, tables=tables)
-        return seen.first_views(shards)
+        return Activations(backbone, self.data, most=_MOST_FOR_HEAD, tables=tables)
 
     def _train_head(self) -> None:
         """Fit the last layer to features of the images as they are."""
         started = time.perf_counter()
         freeze(self.model, unfreeze="none")
         parts, data = Parts.of(self.model), self.data
-        features, ids = self.see_fixed(data.train)
+        seen = self.see_fixed()
+        features, ids = seen.first_views(data.train)
         weights = data.class_weights(self._classes)
         predict = fit_head(parts.head, features, ids, class_weights=weights)
         logits = predict(features)
         values = measure(logits, ids)
         if data.evaluation.total:
-            others, their_ids = self.see_fixed(data.evaluation)
+            others, their_ids = seen.first_views(data.evaluation)
             self.answers = answers = predict(others)
             values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
             self.mode.record(HEAD, lambda: answers)
