@@ -32,7 +32,8 @@ def find_unknown_names(code: Code) -> Iterator[str]:
 
 
 def _unknown_options(text: str) -> Iterator[str]:
-    for found in _OPTION.finditer("" if text.endswith((".py", ".json", ".npz", ".pbtxt")) else text):
+    is_file = text.endswith((".py", ".json", ".npz", ".pbtxt"))
+    for found in _OPTION.finditer("" if is_file else text):
         name = found[0].removeprefix("--")
         known = any(name == one or name.startswith(f"{one}.") for one in list_options())
         if not known and (not found[1] or found[1] in list_sections()):
