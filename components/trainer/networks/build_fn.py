@@ -31,11 +31,14 @@ def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
         call = f"{function.__name__}(size={images.shape[1]}, classes={classes})"
         raise _mistake(path, f"{call} failed with {describe_error(error)}") from error
     _check_network(network, path)
+    expected = f"images, uint8 {list(images.shape)}"
+    for taken in getattr(network, "inputs", None) or ():
+        if not images.shape.is_compatible_with(taken.shape):
+            raise _mistake(path, f"its network takes {list(taken.shape)}, but must take {expected}")
     try:
         logits = layers.Activation("linear", dtype="float32", name="float32")(network(images))
     except Exception as error:  # The user's code may raise anything.
-        takes = f"images, uint8 {list(images.shape)}"
-        reason = f"its network does not take {takes}, but fails: {describe_error(error)}"
+        reason = f"its network does not take {expected}, but fails: {describe_error(error)}"
         raise _mistake(path, reason) from error
     model = tf_keras.Model(images, logits, name=path.rpartition(".")[2])
     if model.output_shape != (None, classes):

@@ -138,7 +138,7 @@ def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
         ("networks.stepping", r"overrides train_step, which training does not call: use add_loss"),
         ("networks.softmax", r"ends with softmax, but must return logits"),
         ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
-        ("networks.large", r"does not take images, uint8 \[None, 32, 32, 3\], but fails: .*224"),
+        ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),
     ],
 )
 def test_a_mistake_is_one_sentence(function: str, message: str) -> None:
