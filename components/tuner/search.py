@@ -133,7 +133,8 @@ class Search:
         late = len(self.trials) == 2 and self.trials[1].state == NO_TIME
         base, least = (self.trials[1], 0.5) if late else (self._best, _LEAST_LONGER)
         done = any(trial.role == "longer" for trial in self.trials)
-        if done or _EPOCHS not in self.study.space:  # Its length may be the user's.
+        lengths = self.study.space.get(_EPOCHS)
+        if done or not lengths or lengths.single():  # Its length may be the user's.
             return None
         before = self._epochs(base)
         epochs = self.left / self._cost(base, 1)
