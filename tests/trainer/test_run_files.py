@@ -44,6 +44,7 @@ def test_medians_of_the_epochs_but_the_first_if_there_are_others() -> None:
         ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
         ({"records": 10**9, "storage": "raw"}, "a faster disk"),
         ({"records": 10**9, "uri": "gs://bucket/examples"}, "set input.cache to file"),
+        ({"on_features": True}, ""),
     ],
 )
 def test_advice_when_training_waits(

@@ -162,8 +162,7 @@ def test_a_short_time_goes_into_a_longer_training(
     assert runs == [(0, 30), (1, 4), (2, 46)]
     assert [trial.state for trial in run.trials] == ["complete", "out of time", "complete"]
     # Its length is the user's, or there is not enough time for it.
-    run = make(tmp_path / "set", seconds=200, epochs=30, fixed=["training.epochs"])
-    run.run()
+    run = searched(tmp_path / "set", seconds=200, fixed=["training.epochs"])
     assert not any(trial.role == "longer" for trial in run.trials)
     del runs[:]
     searched(tmp_path / "short", seconds=39)
@@ -282,8 +281,7 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     assert {trial.state for trial in diverging.trials if trial.number % 2} == {"diverged"}
     assert chosen_of(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
-    failing = make(tmp_path / "failing", seconds=300, epochs=50)
-    failing.run()
+    failing = searched(tmp_path / "failing", seconds=300, epochs=50)
     assert "0 trained to the end. The recipe stays." in chosen_of(failing)[1]
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
@@ -323,8 +321,7 @@ def test_a_network_slower_than_thought_is_stopped_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 + 0.01 * trial.number, slow=100)
-    run = make(tmp_path, seconds=2000, epochs=30)
-    run.run()
+    run = searched(tmp_path, seconds=2000)
     assert runs[:2] == [(0, 30), (1, 60)]
     # Its first epochs show the pace.
     slow = [trial for trial in run.trials if "model.width" in trial.values]

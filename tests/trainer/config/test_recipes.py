@@ -14,6 +14,18 @@ from tests.config.command import parsed
 LITE, LITE_1 = "efficientnet_lite0", "efficientnet_lite1"
 
 
+def model(**options: Any) -> dict[str, Any]:
+    return {"model": ModelConfig(**options)}
+
+
+def size(pixels: int) -> dict[str, Any]:
+    return {"transform": TransformConfig(size=pixels)}
+
+
+def training(**options: Any) -> dict[str, Any]:
+    return {"training": TrainingConfig(**options)}
+
+
 # Shorter side and number of the images, what the user sets; then size, network and recipe.
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     "digits": (8, 1_437, {}, (32, "cnn", "small")),
@@ -26,31 +38,19 @@ CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
     "many small photographs": (63, 10_000, {}, (64, "resnet9", "cifar")),
     "too small to be enlarged": (31, 1_000, {}, (32, "cnn", "small")),
     "small ones of an unknown number": (32, 0, {}, (32, "cnn", "small")),
-    "many at random": (375, 8_000, RANDOM, (224, "mobilenet_v2", "photos")),
-    "too few to start from random weights": (375, 7_999, RANDOM, (96, "cnn", "photos")),
-    "few, but from a file": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
-    "few small ones, but from a file": (32, 100, TRANSFER, (32, "cnn", "transfer")),
-    "many thumbnails at random": (90, 8_000, RANDOM, (96, "mobilenet_v2", "photos")),
-    "a small size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
-    "the size of small images": (
-        *(32, 1_000, {"transform": TransformConfig(size=32)}),
-        (32, "cnn", "small"),
-    ),
-    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, LITE, "transfer")),
-    "digits, enlarged": (8, 160, {"transform": TransformConfig(size=96)}, (96, LITE, "transfer")),
-    "a network of Keras": (
-        *(375, 160, {"model": ModelConfig(name="mobilenet_v2")}),
-        (224, "mobilenet_v2", "photos"),
-    ),
-    "a network of ours": (
-        *(8, 160, {"model": ModelConfig(name="efficientnet_lite1")}),
-        (192, "efficientnet_lite1", "transfer"),
-    ),
-    "a small network": (375, 160, {"model": ModelConfig(name="cnn")}, (96, "cnn", "photos")),
-    "weights of ImageNet": (
-        *(8, 160, {"model": ModelConfig(weights="imagenet")}),
-        (192, LITE, "transfer"),
-    ),
+    "many at random": (375, 8_000, model(weights="none"), (224, "mobilenet_v2", "photos")),
+    "too few to start at random": (375, 7_999, model(weights="none"), (96, "cnn", "photos")),
+    "few, but from a file": (375, 160, model(weights="w.h5"), (224, "mobilenet_v2", "transfer")),
+    "few small ones from a file": (32, 100, model(weights="w.h5"), (32, "cnn", "transfer")),
+    "thumbnails at random": (90, 8_000, model(weights="none"), (96, "mobilenet_v2", "photos")),
+    "a small size": (375, 8_000, size(48), (48, "resnet9", "cifar")),
+    "the size of small images": (32, 1_000, size(32), (32, "cnn", "small")),
+    "a large size": (375, 160, size(300), (300, LITE, "transfer")),
+    "digits, enlarged": (8, 160, size(96), (96, LITE, "transfer")),
+    "a network of Keras": (375, 160, model(name="mobilenet_v2"), (224, "mobilenet_v2", "photos")),
+    "a network of ours": (8, 160, model(name=LITE_1), (192, LITE_1, "transfer")),
+    "a small network": (375, 160, model(name="cnn"), (96, "cnn", "photos")),
+    "weights of ImageNet": (8, 160, model(weights="imagenet"), (192, LITE, "transfer")),
     "a network with a size of its own": (
         *(375, 160, model(name="efficientnet_v2_b3", weights="imagenet")),
         (300, "efficientnet_v2_b3", "transfer"),

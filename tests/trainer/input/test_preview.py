@@ -34,7 +34,7 @@ def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
 
 def test_a_batch_is_augmented_as_in_a_training_step(shard_folder: ShardFolder) -> None:
     options: dict[str, Any] = {"shift": 0.2, "flip": True, "brightness": 0.4, "cutout": 0.3}
-    seen, augmented = preview(files, custom_config(seed=3, **options))
+    seen, augmented = preview(shard_folder.images["eval"], custom_config(seed=3, **options))
     config, step = AugmentationConfig(**options), tf.constant([3, 0], tf.int64)
     np.testing.assert_array_equal(augmented, augment(tf.constant(seen), seed=step, config=config))
 

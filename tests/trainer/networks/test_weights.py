@@ -1,5 +1,7 @@
 """Weights of one network in another: those that fit, and the messages about others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tf_keras
