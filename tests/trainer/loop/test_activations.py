@@ -1,6 +1,4 @@
 import logging
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -145,45 +143,3 @@ def test_views_are_fewer_where_they_take_too_much(
     # A second training has the views of the first, which take no more memory.
     tables = {f"train {model.name}": (np.empty(0, np.float16), np.empty(0, np.int64))}
     assert choose_views(model, data, tables) == 4
-
-
-# Compares two logical devices with one.
-_MIRRORED = """
-import sys
-import numpy as np
-import tensorflow as tf
-
-[cpu] = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-
-from pathlib import Path
-from components.trainer.loop.activations import Activations
-from tests.trainer.input.shard_folder import ShardFolder
-from tests.trainer.loop.test_activations import BATCH, Backbone, in_order, training_input
-
-folder = ShardFolder(Path(sys.argv[1]), {}, {})
-data = training_input(folder)
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    backbone = Backbone().model
-for split in ("train", "evaluation"):
-    images, labels = in_order(data, split)
-    features, ids = Activations(backbone, data)._compute(getattr(data, split))
-    np.testing.assert_array_equal(ids, labels)
-    np.testing.assert_allclose(features, backbone(images), rtol=1e-3)
-cache = Activations(backbone, data)
-strategy = backbone.distribute_strategy
-batches = strategy.distribute_datasets_from_function(lambda part: cache.read(3, part))
-batch, _ = next(iter(batches))
-[(whole, _)] = cache.read(3, tf.distribute.InputContext()).take(1)
-parts = strategy.experimental_local_results(batch)
-np.testing.assert_array_equal(np.concatenate(parts), whole)
-"""
-
-
-@pytest.mark.slow
-def test_replicas_compute_and_take_their_parts(shard_folder: ShardFolder) -> None:
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _MIRRORED, str(shard_folder.path)],
-        check=True,
-        timeout=300,
-    )

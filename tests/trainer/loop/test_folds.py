@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -178,53 +179,6 @@ def decode_pixels(content: bytes) -> Any:
     return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE").numpy()
 
 
-def test_groups_of_the_manifest_stay_together(tmp_path: Path) -> None:
-    keys = [describe(number)[SHA256].decode() for number in range(9)]
-    folder = write_images(tmp_path, groups=dict.fromkeys(keys, "a film"))
-    images = SmallSet.read(read_input(folder))
-    assert len(set(images.assign(3)[:9].tolist())) == 1
-
-
-UNFIT: dict[str, tuple[dict[str, Any], str]] = {
-    "the eval split is the user's": ({}, "you have named the eval split"),
-    "fewer groups than folds": (
-        {"groups": lambda: {describe(n)[SHA256].decode(): str(n % 2) for n in range(TRAIN + EVAL)}},
-        "groups and copies leave only 2 sets of images",
-    ),
-}
-
-
-@pytest.mark.parametrize(("facts", "said"), UNFIT.values(), ids=UNFIT.keys())
-def test_where_folds_make_no_sense_they_are_not_used(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    facts: dict[str, Any],
-    said: str,
-) -> None:
-    facts = {name: of() if callable(of) else of for name, of in facts.items()}
-    data = read_input(write_images(tmp_path, **facts))
-    assert choose_folds(data, network()) == 0
-    assert said in caplog.text
-
-
-def test_weights_of_an_earlier_training_may_know_the_images(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = read_input(write_images(tmp_path, groups={}))
-    model = replace(data.config.model, weights="backbone.npz")
-    training = replace(data.config.training, folds=2)
-    config = replace(data.config, model=model, training=training)
-    assert choose_folds(replace(data, config=config), network()) == 0
-    assert "an earlier training, which may know the images" in caplog.text
-
-
-def add_splits(names: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the index of shards name splits without images, too."""
-    index = read_index(str(folder))
-    index["splits"] |= {name: {} for name in names}
-    monkeypatch.setattr(fold_images, "read_index", lambda _: index)
-
-
 def network() -> tf_keras.Model:
     return tf_keras.Sequential([tf_keras.layers.Input([1])])
 
@@ -284,12 +238,8 @@ def test_folds_follow_from_the_gain_and_the_work_not_from_the_clock(
 def test_weights_of_an_earlier_training_may_know_the_images(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = str(tmp_path / "backbone.weights.h5")
-    changes = {"model": ModelConfig(name="cnn", width=8, weights=path)}
-    for earlier in (True, False):
-        write_weights(path, {"a": [np.ones(3, np.float32)]}, network="cnn" if earlier else "")
-        found = choose(tmp_path / str(earlier), monkeypatch, changes=changes, folds=2)
-        assert found == (0 if earlier else 2)
+    changes = {"model": ModelConfig(name="cnn", width=8, weights="backbone.npz")}
+    assert choose(tmp_path, monkeypatch, changes=changes, folds=2) == 0
     assert "an earlier training, which may know the images" in caplog.text
 
 

@@ -31,8 +31,6 @@ from tests.trainer.input.shard_folder import SIZE, ShardFolder
 BATCH = 16
 STEPS = 4
 IMAGES = TransformConfig(size=SIZE)
-AUGMENTATION = AugmentationConfig(shift=0.1, flip=True, cutout=0.2)
-SHIFT, OFF = AugmentationConfig(shift=0.1), AugmentationConfig(shift=0.0)
 
 
 class Killed(Exception):
