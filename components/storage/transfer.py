@@ -5,6 +5,8 @@ import os
 import shutil
 
 from components.contract.artifact_files import on_disk
+from components.contract.errors import StorageError
+from components.contract.printable import make_printable
 from components.storage.folder import (
     explaining_errors,
     is_local,
@@ -16,10 +18,17 @@ from components.storage.folder_listing import MISSING, find_files
 
 
 def copy_folder(source: str, target: str) -> None:
-    """Copy all files of a folder but broken links, such as editors make to lock a file."""
+    """Copy all files of a folder but broken links, such as editors make to lock a file.
+
+    Raises:
+        StorageError: an entry cannot be copied.
+    """
     for file in find_files(source):
-        if not file.problem and file.version != MISSING:
-            copy_file(os.path.join(source, file.path), os.path.join(target, file.path))
+        place = os.path.join(source, file.path)
+        if file.problem:
+            raise StorageError(f"Cannot copy {make_printable(place)}: {file.problem}.")
+        if file.version != MISSING:
+            copy_file(place, os.path.join(target, file.path))
 
 
 def copy_file(source: str, target: str) -> None:

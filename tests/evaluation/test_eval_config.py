@@ -1,5 +1,6 @@
 """The configuration of the Evaluator, TFMA's configuration made from it, and the baseline."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from tfx.types import standard_artifacts
 from tfx.types.standard_artifacts import Model
 
-from components.contract.errors import UserError
+from components.contract.errors import StorageError, UserError
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.evaluation.config import EvaluationConfig, Threshold
@@ -69,7 +70,7 @@ def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> No
     assert versions()[-2] != two
 
 
-def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:
+def test_a_baseline_is_copied_without_broken_links_or_not_at_all(tmp_path: Path) -> None:
     version = saved_model(tmp_path / "pushed" / "1", weights=b"old")
     (version / ".#MODEL_CARD.md").symlink_to("user@host.17")
     (version / "card").symlink_to("saved_model.pb")
@@ -79,6 +80,9 @@ def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:
     BaselineFinder.test_call(candidate, copy, str(tmp_path / "pushed"), None)
     copied = {path.name for path in (tmp_path / "copy" / "Format-Serving").iterdir()}
     assert copied == {path.name for path in version.iterdir()} - {".#MODEL_CARD.md"}
+    os.mkfifo(version / "pipe")
+    with pytest.raises(StorageError, match=r"Cannot copy .*pipe: not a regular file"):
+        BaselineFinder.test_call(candidate, copy, str(tmp_path / "pushed"), None)
 
 
 @pytest.mark.parametrize(
