@@ -29,10 +29,10 @@ def predict(model: str, images: str, predictions: str) -> None:
     with ops.Graph().as_default() as graph, session.Session(graph=graph) as loaded:
         signature = loader.load(loaded, ["serve"], model).signature_def[_SIGNATURE]
         outputs = {name: signature.outputs[name].name for name in _OUTPUTS}
-        found: Any = loaded.run(outputs, {signature.inputs[_INPUT].name: encoded})
+        answer: Any = loaded.run(outputs, {signature.inputs[_INPUT].name: encoded})
     with open(predictions, "w", encoding="utf-8") as file:
-        labels = [label.decode("utf-8", "surrogateescape") for label in found["labels"][0]]
-        json.dump({"labels": labels, "probabilities": found["probabilities"].tolist()}, file)
+        labels = [label.decode("utf-8", "surrogateescape") for label in answer["labels"][0]]
+        json.dump({"labels": labels, "probabilities": answer["probabilities"].tolist()}, file)
 
 
 def _leave_out_most_of_tensorflow() -> None:

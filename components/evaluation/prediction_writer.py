@@ -191,16 +191,16 @@ def find_unseen(
     That is file name → probabilities by a model that has not seen the image, or None if there is
     none: a model without folds was trained on all splits of these folds but eval.
     """
-    found: list[dict[str, Scores | None]] = [{} for _ in models]
+    kept: list[dict[str, Scores | None]] = [{} for _ in models]
     for path in list_shards(examples_uri, split) if any(models) else ():
         trained_on = count_folds(split) and not path.split("/")[-2].endswith(f"-{EVAL}")
         for features in read_features(path, (_NAME, _KEY)):
             name, key = (
                 decode_text(bytes(features.get(feature, b""))) for feature in (_NAME, _KEY)
             )
-            for rows, folds in zip(found, models, strict=True):
+            for rows, folds in zip(kept, models, strict=True):
                 if folds and key in folds.rows:
                     rows[name] = folds.rows[key]
                 elif folds is None and trained_on:
                     rows[name] = None
-    return found
+    return kept

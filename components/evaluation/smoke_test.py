@@ -103,10 +103,10 @@ def explain_difference(predicted: Mapping[str, Any], names: list[str], evaluated
         return "the exported model has other labels than in the evaluation"
     rows = {name: row for row, name in enumerate(evaluated.filenames)}
     known = expected.probabilities[[rows[name] for name in names]]
-    found = np.array(predicted["probabilities"], np.float64)
-    if found.shape != known.shape:
-        return f"the exported model made {len(found)} predictions for {len(known)} images"
-    distance = np.abs(found - known).max(axis=1)
+    answered = np.array(predicted["probabilities"], np.float64)
+    if answered.shape != known.shape:
+        return f"the exported model made {len(answered)} predictions for {len(known)} images"
+    distance = np.abs(answered - known).max(axis=1)
     # NaN is wrong, too.
     wrong = [name for name, far in zip(names, distance, strict=True) if not far <= _TOLERANCE]
     if not wrong:

@@ -167,13 +167,13 @@ def describe_thresholds(config: EvaluationConfig) -> dict[str, str]:
         "at_most": "at most {:.4g}",
         "max_worsening": "at most {:.4g} worse than the current model",
     }
-    found: dict[str, str] = {}
+    missed: dict[str, str] = {}
     for threshold in list_thresholds(config):
         name = threshold.metric + (f" on {threshold.slice}" if threshold.slice else "")
         values = ((text, getattr(threshold, bound)) for bound, text in texts.items())
         bounds = ", ".join(text.format(value) for text, value in values if value is not None)
-        found[name] = f"{found[name]}; {bounds}" if name in found else bounds
-    return found
+        missed[name] = f"{missed[name]}; {bounds}" if name in missed else bounds
+    return missed
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,6 @@ class Executor(executor.GenericExecutor):
     ) -> Any:
         fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
         fn_args.custom_config["code"] = exec_properties.get("code_digest") or ""
-        if found := input_dict.get("tuner_run"):
-            fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(found)
+        if runs := input_dict.get("tuner_run"):
+            fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(runs)
         return fn_args

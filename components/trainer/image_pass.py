@@ -62,8 +62,8 @@ def write_images(
                 features = describe(images)
                 paths, keys = zip(*itertools.islice(identities, len(ids)), strict=True)
                 known = {"path": paths, "sha256": keys, "split": [shards.split] * len(ids)}
-                found = {"label": texts[ids.numpy()], **measure_pixels(images.numpy())}
-                table.add({**known, **found}, None if features is None else features.numpy())
+                measured = {"label": texts[ids.numpy()], **measure_pixels(images.numpy())}
+                table.add({**known, **measured}, None if features is None else features.numpy())
                 add_progress(directory, len(ids), total=rows, unit="images described")
 
 

@@ -164,9 +164,9 @@ def save_trained(
         directory: for the files.
     """
     copy_folder(checkpoints, os.path.join(directory, CHOSEN_FOLDER))
-    found = {"search": facts, **_identify(config, data)}
+    content = {"search": facts, **_identify(config, data)}
     with tf.io.gfile.GFile(os.path.join(directory, SEARCH_FILE), "w") as file:
-        file.write(json.dumps(found))
+        file.write(json.dumps(content))
 
 
 def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str, Any]:
@@ -178,11 +178,11 @@ def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str
         ConfigurationError: Tuner had other options or images, so this is not the same training.
     """
     with tf.io.gfile.GFile(os.path.join(tuner_run, SEARCH_FILE)) as file:
-        found = json.loads(file.read())
+        content = json.loads(file.read())
     given = json.loads(json.dumps(_identify(data.config, data)))
     for option, value in given.items():
-        if found[option] != value:
-            what = f"{option} {found[option]}" if option != _IMAGES else "other images"
+        if content[option] != value:
+            what = f"{option} {content[option]}" if option != _IMAGES else "other images"
             raise ConfigurationError(
                 f"ImageTuner has trained with {what}, so ImageTrainer cannot go on from it: give "
                 "both the same config, examples and hyperparameters, or leave out tuner_run."
@@ -192,7 +192,7 @@ def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str
         remove_checkpoints(unfinished)
         copy_folder(os.path.join(tuner_run, CHOSEN_FOLDER), unfinished)
         tf.io.gfile.rename(unfinished, checkpoints)
-    facts: dict[str, Any] = found["search"]
+    facts: dict[str, Any] = content["search"]
     return facts
 
 
@@ -205,7 +205,9 @@ def _identify(config: TrainerConfig, data: TrainingInput) -> dict[str, Any]:
             for features in read_features(path, (_KEY,)):
                 keys.update(features.get(_KEY, b""))
     sections = to_dict(config)
-    options = {f"{name}.{key}": one for name in _DECISIVE for key, one in sections[name].items()}
+    options = {
+        f"{name}.{key}": value for name in _DECISIVE for key, value in sections[name].items()
+    }
     return {**options, _IMAGES: keys.hexdigest()}
 
 

@@ -92,7 +92,7 @@ def _train_and_export(
     prepared = prepare(fn_args, config, strategy)
     data, graph = prepared.data, prepared.graph
     checkpoints = checkpoint_dir(fn_args)
-    found = take_over(config.tuner_run, data, checkpoints) if config.tuner_run else None
+    search = take_over(config.tuner_run, data, checkpoints) if config.tuner_run else None
     training, validated = _train(prepared, log_dir=run_dir, checkpoints=checkpoints)
     model = make_plain(
         training.model, lambda: prepared.build(config.model), config.training.precision
@@ -106,11 +106,11 @@ def _train_and_export(
         started=started,
         directory=run_dir,
         folds=validated.describe(training) if validated else None,
-        search=found,
+        search=search,
     )
     unseen = validated.predict(tuple(map(decode_text, graph.labels))) if validated else None
     picked = "the checkpoint"
-    if len(found["trials"]) > 1 if found else fn_args.hyperparameters:
+    if len(search["trials"]) > 1 if search else fn_args.hyperparameters:
         picked = "the training"
     elif unseen or (config.training.keep == "last" and len(training.phases) == 1):
         picked = ""

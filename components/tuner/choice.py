@@ -17,14 +17,14 @@ from components.trainer.config.training import TrainerConfig
 from components.tuner.trials import DONE, Trial
 
 
-def compare(one: list[str], other: list[str]) -> tuple[float, float]:
-    """Return how much better `one` is than `other`, both `Trial.right`, and the standard error.
+def compare(mine: list[str], theirs: list[str]) -> tuple[float, float]:
+    """Return how much better `mine` is than `theirs`, both `Trial.right`, and the standard error.
 
     >>> compare(["1111"], ["1100"])
     (0.3333, 0.3043)
     """
     differences, variances = [], []
-    for first, second in zip(one, other, strict=True):
+    for first, second in zip(mine, theirs, strict=True):
         pairs = [*zip(first, second, strict=True)]
         # Bonett and Price, 2012: one disagreement more in each direction, so that the error is
         # above 0 even if the trials agree on every image.

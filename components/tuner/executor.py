@@ -66,7 +66,7 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
     strategy, logs = start_devices(config), os.path.join(study, "logs")
     prepared = prepare(fn_args, config, strategy)
     data, places = prepared.data, {"log_dir": logs, "checkpoint_dir": study}
-    found, checkpoints, facts = search(
+    chosen, checkpoints, facts = search(
         data, prepared.build, strategy, folds=prepared.folds, **places
     )
     plain = {option: get_value(config, option) for option in facts["options"]}
@@ -85,5 +85,5 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
         io_utils.write_string_file(path, json.dumps(content))
     directory = artifact_utils.get_single_uri(output_dict["tuner_run"])
     copy_folder(logs, directory)
-    save_trained(found, data, facts, checkpoints=checkpoints, directory=directory)
+    save_trained(chosen, data, facts, checkpoints=checkpoints, directory=directory)
     remove_checkpoints(study)

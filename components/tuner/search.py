@@ -192,7 +192,7 @@ class Search:
         for other in self.trials[1:]:
             if other is not best:
                 remove_checkpoints(self.runner.folder(other))
-        tried = "".join(f", {key.partition('.')[2]} {one}" for key, one in trial.values.items())
+        tried = "".join(f", {key.partition('.')[2]} {value}" for key, value in trial.values.items())
         report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
 
     def _is_late(self, trial: Trial) -> bool:

@@ -69,7 +69,9 @@ def find_start(config: TrainerConfig, *, images: int) -> dict[str, Any]:
 def list_free(config: TrainerConfig, values: Values) -> dict[str, Any]:
     """Return the values that `training.fixed` allows."""
     fixed = config.training.fixed
-    return {k: one for k, one in values.items() if k not in fixed or get_value(config, k) == one}
+    return {
+        k: value for k, value in values.items() if k not in fixed or get_value(config, k) == value
+    }
 
 
 def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistributio
         others[_UNFREEZE] = [*dict.fromkeys([config.transfer.unfreeze, "all"])]
     tried = {key: sorted(some) for key, some in values.items()} | others
     space |= {key: CategoricalDistribution([*some]) for key, some in tried.items()}
-    return {key: one for key, one in space.items() if key not in plain.training.fixed}
+    return {key: choice for key, choice in space.items() if key not in plain.training.fixed}
 
 
 def _around(value: float) -> BaseDistribution:
@@ -161,7 +163,7 @@ class Study:
         params = {
             name: trial.values.get(name, get_value(self._config, name)) for name in self.space
         }
-        fits = all(_contains(one, params[name]) for name, one in self.space.items())
+        fits = all(_contains(choice, params[name]) for name, choice in self.space.items())
         if fits:
             self._study.enqueue_trial(params)
         self._current = self._study.ask(self.space if fits else None)

@@ -119,8 +119,8 @@ class TrialRunner:
 
     def _build(self, config: TrainerConfig) -> _Built:
         """Return the network of a trial with its first weights."""
-        model_config, own = config.model, not config.model.build_fn
-        if own:
+        model_config, is_ours = config.model, not config.model.build_fn
+        if is_ours:
             # Dropout is a variable, and may be 0.
             model_config = dataclasses.replace(model_config, dropout=0.5)
         key = f"{config.training.precision} {model_config!r}"
@@ -135,7 +135,7 @@ class TrialRunner:
         self.built[key] = built
         built.model.set_weights(built.initial)
         for layer in built.model.submodules:
-            if own and isinstance(layer, Dropout):
+            if is_ours and isinstance(layer, Dropout):
                 layer.set_rate(config.model.dropout)
         return built
 
@@ -160,7 +160,9 @@ class TrialRunner:
                     self._train_whole(trial, built, data, logs, report)
         except BaseException:
             # It may leave layers frozen, which changes the order of the weights.
-            left = {key: one for key, one in self.built.items() if one.model is not built.model}
+            left = {
+                key: other for key, other in self.built.items() if other.model is not built.model
+            }
             self.built = left
             gc.collect()
             raise

@@ -199,7 +199,7 @@ class ExportConfig:
 def _suggest(name: str) -> str:
     # Networks for photographs first: resnet18 and resnet101 are meant as one, unlike resnet9.
     family = name.rstrip("0123456789")
-    related = [one for one in APPLICATIONS if len(family) > 3 and one.startswith(family)]
+    related = [name for name in APPLICATIONS if len(family) > 3 and name.startswith(family)]
     return did_you_mean(next(iter(related), name), APPLICATIONS) or did_you_mean(name, _NAMES)
 
 

@@ -110,8 +110,8 @@ def choose_weights(config: SectionsLike, *, shorter_side: int, images: int) -> M
     name = model.name
     if name == "auto" and (photographs or few_small or transfer):
         name = _PRETRAINED
-    own = model.build_fn or (model.width and model.name == "auto")
-    if own or config.training.recipe not in _STARTS or name not in PACKAGED:
+    is_own = model.build_fn or (model.width and model.name == "auto")
+    if is_own or config.training.recipe not in _STARTS or name not in PACKAGED:
         return dataclasses.replace(model, weights="none")
     return dataclasses.replace(model, name=name, weights="imagenet")
 

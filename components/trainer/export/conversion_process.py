@@ -56,7 +56,7 @@ def _convert_to_onnx(model: str, manifest: str, file: str) -> None:
     )
     # What layers such as Normalization have captured would have to be fed with each image.
     captured = loaded.answer.get_concrete_function(spec).captured_inputs
-    constants = [one.numpy() for one in captured if one.dtype != tf.resource]
+    constants = [tensor.numpy() for tensor in captured if tensor.dtype != tf.resource]
     for values, given in zip(constants, converted.graph.input[1:], strict=True):
         converted.graph.initializer.append(onnx.numpy_helper.from_array(values, given.name))
     del converted.graph.input[1:]

@@ -84,11 +84,11 @@ def _decode_each(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], siz
     def one(number: tf.Tensor, file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return number, decode(file[tf.newaxis])[0]
 
-    found = tf.data.Dataset.from_tensor_slices(candidates).map(one, _PARALLEL).ignore_errors()
+    decoded = tf.data.Dataset.from_tensor_slices(candidates).map(one, _PARALLEL).ignore_errors()
     # An image at the end makes sure that there is a batch.
     black = tf.zeros([size, size, 3], tf.uint8)
     last = tf.data.Dataset.from_tensors((tf.constant(-1, tf.int64), black))
-    batch = found.concatenate(last).batch(tf.size(files, tf.int64) + 1)
+    batch = decoded.concatenate(last).batch(tf.size(files, tf.int64) + 1)
     indices, images = _run(batch)
     rows = indices[:-1, tf.newaxis]
     errors = tf.where(tf.equal(errors, ""), _describe_damage(files), errors)
@@ -165,13 +165,13 @@ def _read_sides(files: tf.Tensor) -> tf.Tensor:
     is_jpeg = tf.equal(tf.bitwise.right_shift(big[:, 0], 8), -0x2701)
     jpeg = tf.cond(tf.reduce_any(is_jpeg), lambda: _read_jpeg_sides(files), lambda: png)
     sides = tf.zeros_like(png)
-    for found, stated in (
+    for is_format, stated in (
         (is_jpeg, jpeg),
         (tf.equal(big[:, 0], -0x76AFB1B9), png),
         (tf.equal(big[:, 0], 0x47494638), gif),
         (tf.equal(tf.bitwise.right_shift(big[:, 0], 16), 0x424D), bmp),
     ):
-        sides = tf.where(found[:, tf.newaxis], stated, sides)
+        sides = tf.where(is_format[:, tf.newaxis], stated, sides)
     return sides
 
 

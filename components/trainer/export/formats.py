@@ -157,10 +157,10 @@ def find_reason(log: str) -> str:
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         # The message follows the indented frames, and may have several lines.
         message = [line for line in lines[last:] if not line.startswith(" ")]
-        found = [*filter(_ERROR.search, message), *message][:1]
+        reasons = [*filter(_ERROR.search, message), *message][:1]
     else:
-        found = [*lines, *filter(_ERROR.search, lines)][-1:]
-    return "".join(found).strip()
+        reasons = [*lines, *filter(_ERROR.search, lines)][-1:]
+    return "".join(reasons).strip()
 
 
 def _make_golden(images: npt.NDArray[np.uint8], size: int) -> list[npt.NDArray[np.uint8]]:

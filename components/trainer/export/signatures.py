@@ -54,8 +54,8 @@ class Classifier:
         If there is a decision, also `known_score`, float32 [batch], and `known`, bool [batch].
         """
         logits = self.model(images, training=False)
-        found = {"probabilities": tf.nn.softmax(logits / self.temperature)}
-        return found | (self.known.answer(logits) if self.known else {})
+        outputs = {"probabilities": tf.nn.softmax(logits / self.temperature)}
+        return outputs | (self.known.answer(logits) if self.known else {})
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
         """Return float32 [batch, classes]."""

@@ -91,8 +91,8 @@ def apply_own(images: tf.Tensor, *, seed: tf.Tensor, path: str | None) -> tf.Ten
         raise mistake(_OPTION, path, f"it failed with {problem}") from error
     fits = changed.shape.is_compatible_with(images.shape)
     if not fits or not (changed.dtype.is_floating or changed.dtype == tf.uint8):
-        expected, found = (f"{list(one.shape)}" for one in (images, changed))
-        reason = f"it returned {changed.dtype.name} {found}, but must return uint8 or float"
+        expected, shape = (f"{list(batch.shape)}" for batch in (images, changed))
+        reason = f"it returned {changed.dtype.name} {shape}, but must return uint8 or float"
         raise mistake(_OPTION, path, f"{reason} {expected}")
     if changed.dtype != tf.uint8:
         changed = tf.saturate_cast(tf.round(changed), tf.uint8)

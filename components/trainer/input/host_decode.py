@@ -64,8 +64,8 @@ def _copy_raw(files: Sequence[bytes | memoryview], out: Pixels) -> None:
 
 def _store(image: Any, out: Pixels) -> None:
     if image is None or image.shape != out.shape:
-        found = "unreadable" if image is None else f"{image.shape[1]} x {image.shape[0]} pixels"
-        raise ValueError(f"a stored image is {found}, not {out.shape[1]} x {out.shape[0]}")
+        size = "unreadable" if image is None else f"{image.shape[1]} x {image.shape[0]} pixels"
+        raise ValueError(f"a stored image is {size}, not {out.shape[1]} x {out.shape[0]}")
     out[:] = image
 
 

@@ -77,11 +77,11 @@ class ShuffledSampler:
     def at(self, positions: Int64Array) -> Int64Array:
         """Return the records at these positions of the endless sequence of epochs."""
         epochs, within = np.divmod(positions, int(self._ends[-1]))
-        found = np.empty_like(positions)
+        records = np.empty_like(positions)
         for epoch in set(epochs.ravel().tolist()):
             chosen = epochs == epoch
-            found[chosen] = self._of_epoch(epoch)[within[chosen]]
-        return found
+            records[chosen] = self._of_epoch(epoch)[within[chosen]]
+        return records
 
     def _shuffle(self, epoch: int) -> Int64Array:
         random = np.random.default_rng([self._seed, epoch])

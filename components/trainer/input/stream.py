@@ -59,10 +59,10 @@ def shuffle_epochs(
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
-        own = tf.data.Dataset.from_tensor_slices([*paths]).shuffle(
+        shuffled = tf.data.Dataset.from_tensor_slices([*paths]).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
-        records = own.interleave(
+        records = shuffled.interleave(
             lambda path: _open(config, path),
             cycle_length=INTERLEAVE,
             # AUTOTUNE starts with few, and each waits for the bucket.
@@ -81,13 +81,13 @@ def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
     """Return path and number of records of the shards that this pipeline reads."""
     counts = [*shards.counts.values()]
     every = list(zip(shards.paths, counts, strict=True))
-    own = every[order.pipeline :: order.pipelines]
-    if not own:
+    mine = every[order.pipeline :: order.pipelines]
+    if not mine:
         raise ConfigurationError(
             f"{order.pipelines} workers cannot share {len(counts)} shards: "
             f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
         )
-    return own
+    return mine
 
 
 def open_epochs_ahead(

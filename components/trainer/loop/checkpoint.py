@@ -153,8 +153,8 @@ class Checkpoints:
         tracked = tf.train.TrackableView(checkpoint).descendants()
         self._variables = [part for part in tracked if hasattr(part, "assign")]
         self._strategy, self._directory = parts["model"].distribute_strategy, directory
-        own = own_directory(directory, self._strategy)
-        self._manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=1)
+        folder = own_directory(directory, self._strategy)
+        self._manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=1)
 
     def restore(self) -> None:
         """Restore the latest checkpoint, if there is one that fits.

@@ -64,7 +64,7 @@ class SmallSet:
     def read(cls, data: TrainingInput) -> Self:
         """Read the transformed images."""
         together: Mapping[str, str] = read_index(data.train.uri).get("groups", {})
-        records = [record for of in (data.train, data.evaluation) for record in _read(of)]
+        records = [record for shards in (data.train, data.evaluation) for record in _read(shards)]
         keys = [record[SHA256].decode() for record in records]
         return cls(records, [together.get(key, key) for key in keys])
 
@@ -112,8 +112,8 @@ class SmallSet:
 def _read(shards: Shards) -> Iterator[dict[str, Any]]:
     labels = iter(RecordTable.read(shards).label.tolist())
     for path in shards.paths:
-        for found in read_features(path, _KEPT):
-            texts = {name.decode(): bytes(value) for name, value in found.items()}
+        for features in read_features(path, _KEPT):
+            texts = {name.decode(): bytes(value) for name, value in features.items()}
             yield {**texts, LABEL_ID: next(labels)}
 
 
@@ -135,15 +135,15 @@ def assign_folds(labels: npt.NDArray[np.int64], groups: Sequence[str], folds: in
     for row, group in enumerate(groups):
         members.setdefault(group, []).append(row)
     counts = np.zeros((folds, max(labels.tolist(), default=0) + 1), np.int64)
-    found = np.empty(len(labels), np.int64)
+    assigned = np.empty(len(labels), np.int64)
     for _, rows in sorted(members.items(), key=lambda item: (-len(item[1]), item[0])):
         of_group = collections.Counter(labels[rows].tolist())
         of_classes = counts[:, list(of_group)].sum(axis=1)
         fold = int(np.lexsort((counts.sum(axis=1), of_classes))[0])
-        found[rows] = fold
+        assigned[rows] = fold
         for label, number in of_group.items():
             counts[fold, label] += number
-    return found
+    return assigned
 
 
 def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:

@@ -141,10 +141,10 @@ class Validated:
     @cached_property
     def logits(self) -> Logits:
         """Of all images, each by the model of its fold, [images, classes]."""
-        found = np.empty((len(self.assigned), self.results[0].logits.shape[2]), np.float32)
+        logits = np.empty((len(self.assigned), self.results[0].logits.shape[2]), np.float32)
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
-            found[self.assigned == fold] = result.logits[epoch - 1]
-        return found
+            logits[self.assigned == fold] = result.logits[epoch - 1]
+        return logits
 
     @property
     def known_scores(self) -> Scores:
@@ -154,15 +154,15 @@ class Validated:
         class with all images in one fold, whose model has not learned it.
         """
         [*lengths] = full_lengths(self.config).values()
-        found = np.full(len(self.assigned), np.nan, np.float32)
+        known = np.full(len(self.assigned), np.nan, np.float32)
         for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
             if scores := [*result.known_scores.values()]:
-                found[self.assigned == fold] = scores[0 if epoch <= lengths[0] else -1]
+                known[self.assigned == fold] = scores[0 if epoch <= lengths[0] else -1]
         for number in np.unique(self.images.labels):
             of_class = self.images.labels == number
             if not np.ptp(self.assigned[of_class]):
-                found[of_class] = np.nan
-        return found
+                known[of_class] = np.nan
+        return known
 
     def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
         """Return the predictions; the temperature of a fold is fitted to those of the others."""
@@ -289,15 +289,17 @@ def fold_path(checkpoint_dir: str, fold: int) -> str:
 
 def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> FoldResult:
     """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
-    started, found = time.perf_counter(), collections.defaultdict[str, list[Logits]](list)
-    mode = Mode(chooses=False, saves=False, record=lambda phase, find: found[phase].append(find()))
+    started, recorded = time.perf_counter(), collections.defaultdict[str, list[Logits]](list)
+    mode = Mode(
+        chooses=False, saves=False, record=lambda phase, find: recorded[phase].append(find())
+    )
     training = Training(model, data, mode=mode, **places)
     training.run()
     lengths = full_lengths(data.config)
     logits: list[Logits] = []
     for phase, most in lengths.items():
         # A second phase may diverge before it predicts anything.
-        logits += _lengthen(found[phase] or logits[-1:], most)
+        logits += _lengthen(recorded[phase] or logits[-1:], most)
     histories = [phase.progress.history for phase in training.phases]
     curves = {
         name: [

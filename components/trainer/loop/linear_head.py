@@ -86,7 +86,7 @@ def _regress(
     kernel = model.coef_.astype(np.float64)
     bias = model.intercept_ + np.zeros(len(kernel))
     if len(kernel) == 1:  # Of the second of two classes.
-        kernel, bias = (np.concatenate([-one, one]) / 2 for one in (kernel, bias))
+        kernel, bias = (np.concatenate([-part, part]) / 2 for part in (kernel, bias))
     return kernel, bias
 
 

@@ -311,7 +311,7 @@ class Training:
                     steps=source.steps,
                     class_weights=weights,
                 )
-                alike = (one for one in loops.values() if one.step.model is model)
+                alike = (loop for loop in loops.values() if loop.step.model is model)
                 loops[facts] = TrainingLoop(step, other=next(alike, None))
         return loops[facts]
 

@@ -81,9 +81,9 @@ def assign_tensors(network: tf_keras.Model, tensors: Mapping[str, Any]) -> None:
 
 def _find_tensors(layer: Any, tensors: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the weights of a layer, in Keras's order."""
-    found = _LAYER.fullmatch(layer.name)
-    assert found, layer.name
-    block, part, kind = found.groups()
+    match = _LAYER.fullmatch(layer.name)
+    assert match, layer.name
+    block, part, kind = match.groups()
     prefix = f"_blocks.{block}." if block else ""
     if kind == "norm":
         for weight in ("weight", "bias", "running_mean", "running_var"):

@@ -47,8 +47,8 @@ class Parts:
         blocks: dict[str, list[Any]] = {}
         current = ""
         for layer in leaves(self.backbone):
-            if found := _BLOCK.search(layer.name):
-                current = found[0]
+            if match := _BLOCK.search(layer.name):
+                current = match[0]
             elif _has_kernel(layer):
                 current = layer.name
             blocks.setdefault(current, []).append(layer)

@@ -41,10 +41,10 @@ def _explain(stored: StoredWeights, ours: list[Any], config: ModelConfig) -> str
     if stored.network != config.name:
         return f"it contains weights of {stored.network}; set model.name to that"
     for layer, arrays in zip(ours, stored.layers.values(), strict=False):
-        shapes, found = [tuple(v.shape) for v in layer.weights], [a.shape for a in arrays]
-        if shapes != found:
+        shapes, given = [tuple(v.shape) for v in layer.weights], [a.shape for a in arrays]
+        if shapes != given:
             hint = "; model.width must be the same" if config.name in OWN_NETWORKS else ""
-            return f"{layer.name} has weights of shapes {shapes}, the file has {found}{hint}"
+            return f"{layer.name} has weights of shapes {shapes}, the file has {given}{hint}"
     return f"it has {len(stored.layers)} layers with weights, the network has {len(ours)}"
 
 
