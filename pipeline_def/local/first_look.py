@@ -98,7 +98,7 @@ def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
     check_imagenet(config.model)
     return FirstLook(
         survey,
-        config,
+        dataclasses.replace(config, given=given),  # The record of the run shows them.
         recipe,
         chosen=describe_chosen(given, recipe),
         ineffective=tuple(find_ineffective(given, config, recipe)),

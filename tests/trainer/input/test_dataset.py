@@ -105,7 +105,7 @@ def test_resumed_training_reads_the_same_examples_with_any_parallelism(
 
 @pytest.mark.slow
 def test_a_cache_does_not_change_the_order(first_examples: First, tmp_path: Path) -> None:
-    names = ("indexed", "encoded in memory", "decoded in memory")
+    names = ("indexed", "decoded in memory")
     every = [*(READERS[n] for n in names), InputConfig(cache="file", cache_folder=str(tmp_path))]
     first, *others = (first_examples(options, TrainingOrder(seed=3)) for options in every)
     assert all(other == first for other in others)
