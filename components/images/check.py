@@ -47,7 +47,7 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     """Decode `data` once, and return what to store.
 
     A file that the served graph shows as a person sees it is kept byte for byte, also if EXIF turns
-    it. Others (WebP, TIFF, CMYK, 16-bit color, transparency, …) are transcoded as `config` asks,
+    it. Others (WebP, TIFF, CMYK, 16-bit color, transparency, …) are transcoded,
     upright and on white; a JPEG stays a JPEG.
 
     Raises:
