@@ -107,7 +107,8 @@ def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     # Each start of the chief has left a log, the second of the epochs after the checkpoint.
     _, resumed = sorted((target / "run").rglob("validation/events*"))
     [epoch, *_] = [event.step for event in summary_iterator(str(resumed)) if event.summary.value]
-    assert epoch > 2
+    # The kill may come before the other worker has its second checkpoint.
+    assert epoch in (2, 3)
     # Only files of the chief are left.
     assert len(list((target / "model").rglob("variables.data-*"))) == 1
     assert not list(target.glob("checkpoints/*"))
