@@ -44,7 +44,8 @@ def copy_file(source: str, target: str) -> None:
 def remove_folder(folder: str) -> None:
     """Remove a folder with all that is in it, if there is one."""
     if on_disk(folder):
-        shutil.rmtree(folder, ignore_errors=not os.path.exists(folder))
+        if os.path.exists(folder):
+            shutil.rmtree(folder)
         return
     for file in find_files(folder):
         remove_file(os.path.join(folder, file.path))

@@ -138,8 +138,8 @@ def _read_records(
     origins = [Origin.decode(file.version) for file in files]
     origin = origins[0]
     refused = [
-        Unread(place.problem) if place.problem else refuse(file, config)
-        for file, place in zip(files, origins, strict=True)
+        Unread(source.problem) if source.problem else refuse(file, config)
+        for file, source in zip(files, origins, strict=True)
     ]
     wanted = [source.place for source, why in zip(origins, refused, strict=True) if why is None]
     lost = _find_change(folder, path, origin) if wanted else None
