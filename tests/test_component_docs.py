@@ -22,7 +22,6 @@ COMPONENTS = [
 ]
 REQUIRED = {
     "ImageExampleGen": {"folder": "photos"},
-    "ImagePredictor": {"folder": "photos"},
     "ImagePusher": {
         "push_destination": PushDestination(
             filesystem=PushDestination.Filesystem(base_directory="pushed")
@@ -37,7 +36,7 @@ REQUIRED = {
     },
 }
 # Resolved by the driver, not given.
-INTERNAL = {"found_baseline", "found_files", "training_key"}
+INTERNAL = {"found_baseline", "training_key"}
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

@@ -1,1 +1,1 @@
-"""Prediction: a blessed model predicts every file of a folder. Start with `component.py`."""
+"""Prediction: a pushed model predicts files and folders. Start with `flow.py`."""
