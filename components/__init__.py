@@ -16,6 +16,7 @@ COMPONENTS = {
     "BaselineFinder": ".evaluation.baseline",
     "ImageEvaluator": ".evaluation.component",
     "ImageExampleGen": ".ingest.component",
+    "ImagePredictor": ".predict.component",
     "ImagePusher": ".push.component",
     "ImageReport": ".report.component",
     "ImageSchemaGen": ".validation.schema_gen",
@@ -32,6 +33,7 @@ _OTHERS = {
     "EvaluationConfig": ".evaluation.config",
     "IngestConfig": ".ingest.config",
     "ModelConfig": ".trainer.config.model",
+    "PredictConfig": ".predict.config",
     "TrainerConfig": ".trainer.config.training",
     "TrainingConfig": ".trainer.config.training",
     "TransformConfig": ".images.options",
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from components.images.options import TransformConfig as TransformConfig
     from components.ingest.component import ImageExampleGen as ImageExampleGen
     from components.ingest.config import IngestConfig as IngestConfig
+    from components.predict.component import ImagePredictor as ImagePredictor
+    from components.predict.config import PredictConfig as PredictConfig
     from components.push.component import ImagePusher as ImagePusher
     from components.report.component import ImageReport as ImageReport
     from components.trainer.component import ImageTrainer as ImageTrainer

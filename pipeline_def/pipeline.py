@@ -13,6 +13,7 @@ from components.contract.configuration import to_json
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.component import ImageEvaluator
 from components.ingest.component import ImageExampleGen
+from components.predict.component import ImagePredictor
 from components.push.component import ImagePusher
 from components.report.component import ImageReport
 from components.trainer.component import ImageTrainer
@@ -66,7 +67,11 @@ def _components(config: Config, layout: Layout, listing: str) -> list[BaseCompon
     training = _train(config, layout, transform)
     channels |= _outputs_of([transform, *training])
     evaluated = _evaluate_and_push(config, layout, channels)
-    return [*validated, gate, transform, *training, *evaluated]
+    components = [*validated, gate, transform, *training, *evaluated]
+    if config.predict.folder:
+        channels |= _outputs_of(evaluated)
+        components.append(_predict(config, config.predict.folder, channels))
+    return components
 
 
 def _outputs_of(components: Iterable[BaseComponent]) -> dict[str, BaseChannel]:
@@ -175,3 +180,14 @@ def _evaluate_and_push(
         push_destination=pusher_pb2.PushDestination(filesystem=pushed),
     ).with_id(steps.PUSHER.id)
     return [baseline, evaluator, report, pusher]
+
+
+def _predict(config: Config, folder: str, channels: dict[str, BaseChannel]) -> BaseComponent:
+    """Predict the labels of a folder of other images."""
+    return ImagePredictor(
+        folder=folder,
+        model=channels["model"],
+        model_blessing=channels["blessing"],
+        config=dataclasses.replace(config.predict, folder=None),
+        options=config.ingest,
+    ).with_id(steps.PREDICTOR.id)

@@ -13,6 +13,7 @@ DATA = "data"
 MANIFEST = "ingest.manifest"
 CORRECTIONS = "ingest.corrections"
 WEIGHTS = "model.weights_file"
+PREDICT_FOLDER = "predict.folder"
 STORAGE = "kubeflow.storage"
 
 
@@ -85,6 +86,13 @@ REPORT = PipelineStep(
     opens=(DATA,),  # The rejected images.
 )
 PUSHER = PipelineStep("Pusher", "ImagePusher", modules=("push.executor",), opens=(STORAGE,))
+PREDICTOR = PipelineStep(
+    "ImagePredictor",
+    "ImagePredictor",
+    modules=("predict.files", "predict.executor"),
+    needs=PREDICT_FOLDER,
+    opens=(PREDICT_FOLDER,),
+)
 
 STEPS = {row.id: row for row in tuple(globals().values()) if isinstance(row, PipelineStep)}
 """Id → row, in the order of a run."""

@@ -22,6 +22,7 @@ COMPONENTS = [
 ]
 REQUIRED = {
     "ImageExampleGen": {"folder": "photos"},
+    "ImagePredictor": {"folder": "photos"},
     "ImagePusher": {
         "push_destination": PushDestination(
             filesystem=PushDestination.Filesystem(base_directory="pushed")
@@ -36,7 +37,7 @@ REQUIRED = {
     },
 }
 # Resolved by the driver, not given.
-INTERNAL = {"found_baseline", "training_key"}
+INTERNAL = {"found_baseline", "found_files", "training_key"}
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

@@ -57,6 +57,7 @@ def test_a_wrong_folder_is_one_sentence_and_status_2(
         ("runs", "--output=gs:/b", "--output is gs:/b"),
         ("inspect", "--data=", "data is empty"),
         ("inspect", "--validation.schema=/no/such", "validation.schema: /no/such does not exist"),
+        ("inspect", "--predict.folder=/no/such", "There is no file or folder /no/such"),
         ("inspect", "--model.build_fn=no_such.network", "no_such"),
         ("inspect", "--output={data}/out", "lies in --data"),
         ("run", "--output={data}/out", "lies in --data"),

@@ -19,6 +19,12 @@ class ImageRejects(types.Artifact):
     TYPE_NAME = "images.ImageRejects"
 
 
+class ImagePredictions(types.Artifact):
+    """A model's predictions for the files of a folder: Parquet tables and `summary.json`."""
+
+    TYPE_NAME = "images.ImagePredictions"
+
+
 class ImageSuspects(types.Artifact):
     """Images whose label, split or quality a person should look at: `suspects.parquet`."""
 

@@ -1,1 +1,1 @@
-"""Prediction: a pushed model predicts files and folders. Start with `flow.py`."""
+"""Prediction: a blessed model predicts every file of a folder. Start with `component.py`."""

@@ -11,6 +11,7 @@ from components.contract.printable import hide_login
 from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
+from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
@@ -63,6 +64,7 @@ class Config:
     transfer: TransferConfig = field(default_factory=TransferConfig)
     export: ExportConfig = field(default_factory=ExportConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 

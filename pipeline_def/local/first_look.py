@@ -27,6 +27,7 @@ from components.ingest.source.listing import (
     find_look_alikes,
 )
 from components.ingest.survey import Survey, check_splits, take_survey
+from components.predict.files import find_sources
 from components.trainer.config.recipes import Recipe, resolve
 from components.trainer.config.training import TrainingConfig
 from components.trainer.networks.imagenet import check_imagenet
@@ -69,13 +70,15 @@ def look(listing: Listing, config: Config) -> FirstLook:
     """Make the choices that follow from the images, and reject what would fail later.
 
     Raises:
-        UserError: labels or splits cannot be trained on; or accelerator, weights, schema or code
-            are missing.
+        UserError: labels or splits cannot be trained on; or accelerator, weights, schema, code or
+            the images to predict are missing.
     """
     if config.validation.schema:
         from components.validation.tfdv_files import read_schema
 
         read_schema(config.validation.schema)
+    if config.predict.folder:
+        find_sources([config.predict.folder])
     check_accelerator(config.training)
     require_formats(config.export.formats)
     if config.model.build_fn or config.augmentation.fn:

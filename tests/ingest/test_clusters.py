@@ -118,9 +118,9 @@ def test_same_bytes_on_a_cluster_as_in_memory(
 
 
 def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[str, bytes]:
-    """Run all steps; return what they write."""
+    """Run all steps, with ImagePredictor; return what they write."""
     command = [sys.executable, "local_runner.py", f"--data={images}", f"--output={output}"]
-    command += ["--model.name=cnn", "--training.epochs=1"]
+    command += [f"--predict.folder={images}/red", "--model.name=cnn", "--training.epochs=1"]
     command += [f"--beam_pipeline_args={json.dumps(list(beam_args))}"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ labels: {kueue.x-k8s.io/queue-name: team}, annotations: {note: a}}}"""
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pipeline with every kind of setting and every step."""
     path = tmp_path_factory.mktemp("compiled") / "pipeline.yaml"
-    images = ("--image", "i:1", "--data", "gs://bucket/images")
+    images = ("--image", "i:1", "--data", "gs://bucket/images", "--predict.folder", "gs://b/new")
     options = ("--kubeflow.steps", STEPS, "--kubeflow.pipeline_root", "minio://mlpipeline/root")
     assert kfp_runner.main(["compile", *images, *options, "--output", str(path)]) == 0
     return path

@@ -19,6 +19,7 @@ from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.source.corrections import COLUMNS
+from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig
@@ -36,6 +37,8 @@ from tests.evaluation.saved_model_sample import saved_model
 from tests.pictures import encode, picture, write_folder
 
 IMAGES, MANIFEST, CORRECTIONS = "spans/span-1", "labels.csv", "corrections.csv"
+# Beside the folder that is restored, which changes the times of its files.
+PREDICTED = "../predicted"
 LABELS_SCHEMA = """
 feature { name: "image/encoded" type: BYTES }
 feature { name: "image/class/text" type: BYTES }
@@ -101,7 +104,7 @@ def record_run(config: Config) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A span of images that a manifest names, corrections and a schema."""
+    """A span of images that a manifest names, corrections, a schema, and images to predict."""
     home = tmp_path_factory.mktemp("home")
     write_folder(home / IMAGES, each=12)
     paths = sorted(path.relative_to(home / IMAGES) for path in (home / IMAGES).rglob("*.*"))
@@ -109,6 +112,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     (home / MANIFEST).write_text("\n".join(["path,label", *rows]))
     (home / CORRECTIONS).write_text(f"{','.join(COLUMNS)}\n{ROW}\n")
     (home / "schema.pbtxt").write_text(LABELS_SCHEMA)
+    write_folder(home / PREDICTED, each=2)
     config = Config(
         data=f"{home}/spans/span-{{SPAN}}",
         output=f"{home}/out",
@@ -118,6 +122,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
             fingerprint="content",
         ),
         validation=ValidationConfig(schema=f"{home}/schema.pbtxt"),
+        predict=PredictConfig(folder=f"{home}/{PREDICTED}"),
         model=ModelConfig(name="cnn", weights="none"),
     )
     record_run(config)
@@ -133,6 +138,7 @@ def config(made: Config) -> Iterator[Config]:
     yield made
     shutil.rmtree(home)
     shutil.move(f"{home}-kept", home)
+    (home / PREDICTED / "new.jpeg").unlink(missing_ok=True)
 
 
 def test_the_same_again_takes_every_step_from_the_last_run(config: Config) -> None:
@@ -201,6 +207,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another decision": edit(CORRECTIONS, "relabel,blue,red", "remove,blue,"),
     "a new span": add_span,
     "another schema": edit("schema.pbtxt", "feature", " feature"),
+    "an image more to predict": add(f"{PREDICTED}/new.jpeg"),
     "statistics of other examples": add_statistics,
     "another current model": push_another,
     "a pushed model that is damaged": lambda home: saved_model(home / "out/pushed/5", weights=b""),
@@ -230,6 +237,7 @@ def test_tfx_decides_after(config: Config, change: Callable[[Path], object]) -> 
         {"training": TrainingConfig(epochs=3)},
         {"cache": False},
         {"ingest": IngestConfig(fingerprint="content")},
+        {"predict": PredictConfig()},
         {"augmentation": AugmentationConfig(fn="tests.local.test_unchanged.again")},
     ],
     ids=lambda changed: next(iter(changed)),

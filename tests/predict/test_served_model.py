@@ -124,7 +124,7 @@ def test_the_command(
     assert "red 8, blue 1" in printed
     assert r"images/red/\x1b[31mcut\udcff.jpg: " in printed
     assert "images/red/000.png" in printed
-    more = ["--to", "t.csv", "--model=99", "--top", "1"]
+    more = ["--to", "t.csv", "--model=99", "--predict.top", "1"]
     assert local_runner.main([*argv, *more]) == 0
     assert f"Model        {output}/pushed/99" in capsys.readouterr().out
     head, *rows = (tmp_path / "t.csv").read_bytes().splitlines()
@@ -136,7 +136,6 @@ def test_the_command(
     for words, said in (
         (["predict", "images/red/000.png", "--model"], "--model needs a value"),
         (["predict", "--output", "x"], "Name files or folders"),
-        ([*argv, "--top", "0"], "--top is the number of labels per image: 1 or more."),
         ([*argv, "--model", "99", "--unblessed"], "--model and --unblessed both choose"),
         ([*argv, *to], f"Cannot write missing/t.csv: there is no folder {tmp_path}/missing."),
     ):

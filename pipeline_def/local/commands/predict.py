@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.errors import ConfigurationError
-from components.contract.printable import format_duration, make_printable, read_number
+from components.contract.printable import format_duration, make_printable
 from components.host.stopping import before_stopping
 from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
@@ -45,11 +45,10 @@ training; files that ingest would reject are listed with the reason.
   --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
                      the files, replaced if it exists; without it the first
                      predictions are printed
-  --top K            labels per image: 3
+  --predict.top K    labels per image: 3
   --output DIR       output folder of the run: output
 """
 
-_TOP = 3
 _MOST_ROWS = 10
 _MOST_LABELS = 10
 
@@ -59,23 +58,19 @@ _Item = TypeVar("_Item")
 def predict_files(arguments: Sequence[str]) -> int:
     """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
-    hidden = list_options().keys() - {"output", *reading}
+    hidden = list_options().keys() - {"output", "predict.top", *reading}
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
         usage=USAGE,
         hidden=hidden,
-        own={"model": 1, "to": 1, "top": 1, "unblessed": 0},
+        own={"model": 1, "to": 1, "unblessed": 0},
         positional="files",
     )
     if not options["files"]:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
     if options["model"] and options["unblessed"]:
         raise ConfigurationError("--model and --unblessed both choose the model: give one.")
-    top = options["top"]
-    options["top"] = _TOP if top is None else read_number(top)
-    if not options["top"]:
-        raise ConfigurationError("--top is the number of labels per image: 1 or more.")
     config, _ = open_output(find_runs(config), MODELS)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
@@ -89,10 +84,9 @@ def show_predictions(
     *,
     model: str | None = None,
     to: str | None = None,
-    top: int = _TOP,
     unblessed: bool = False,
 ) -> StatusCounts:
-    """Predict files with the newest model, or `model`; print `top` labels each, or write a table.
+    """Predict files with the newest model, or `model`; print the predictions or write a table.
 
     `unblessed` takes the model of the newest run, blessed or not.
 
@@ -114,16 +108,16 @@ def show_predictions(
     if warning:
         print_row(console, "Verdict", warning, style="yellow")
     import_quietly()
-    served = RankingModel(folder, top=top)
+    served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served.predict, options))
     replaced = to is not None and os.path.exists(to)
     if to:
-        outcomes = write_table(to, outcomes, top=top)
+        outcomes = write_table(to, outcomes, top=config.predict.top)
     first, refused = _keep_first(with_progress(console, outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
-        console.print(_draw(first, top=top))
+        console.print(_draw(first, top=config.predict.top))
     for title, text in _summarize(tally, refused, seconds):
         print_row(console, title, text)
     if to:

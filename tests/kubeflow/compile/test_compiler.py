@@ -17,6 +17,7 @@ from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
+from components.predict.config import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
@@ -42,7 +43,8 @@ TASKS = {pod_of(name) for name in NODES}
 # With every step and lookup that exists.
 EVERYTHING = dataclasses.replace(
     config(pipeline_root="gs://bucket/root"),
-    model=ModelConfig(name="cnn", weights="minio://bucket/cnn.weights.h5"),
+    model=ModelConfig(name="cnn", weights="gs://bucket/cnn.weights.h5"),
+    predict=PredictConfig(folder="minio://bucket/new"),
     training=TrainingConfig(minutes=60),
 )
 
@@ -68,11 +70,11 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     assert set(steps(made[0])) == {*map(pod_of, STEPS), LOOKUPS}
     lookups = {part.step: part.lookup for part in interface(made[0], LOOKUPS).parts}
     assert lookups.keys() == looking
-    assert lookups["Trainer"] == "components.trainer.networks.weights_file.look_up"
+    assert lookups["ImagePredictor"] == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
     assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     if target == "oss":
-        assert with_secrets(made[0], EVERYTHING) == {*LEARNERS, LOOKUPS}
+        assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
     # What changes the training for a run, changes its search.
     given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
     assert given[0].keys() >= {"training_seed", "training_epochs"}
@@ -172,6 +174,7 @@ CHANGES: dict[str, tuple[Any, set[str]]] = {
     "transfer": (TransferConfig(unfreeze="none"), TRAINING),
     "export": (ExportConfig(max_drop=0.5), EVALUATION),
     "evaluation": (EvaluationConfig(min_accuracy=0.9), EVALUATION),
+    "predict": (PredictConfig(folder="gs://bucket/new"), {"ImagePredictor"}),
     "tracking": (TrackingConfig(), set()),
     "given": (["training.epochs"], set()),
     "beam_pipeline_args": (["--direct_num_workers=2"], set()),

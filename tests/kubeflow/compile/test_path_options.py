@@ -31,6 +31,7 @@ FILES = {
     "ingest.manifest": "labels.csv",
     "ingest.corrections": "corrections.csv",
     "model.weights": "backbone.npz",
+    "predict.folder": "new",
     "kubeflow.storage": "storage",
 }
 VOLUMES = "{{all: {{volumes: {{claim: {0}}}}}}}"
@@ -101,6 +102,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     spec = next(yaml.safe_load_all(file.read_text()))
     images, manifest = volume / "images", volume / "labels.csv"
     write_folder(images, each=2)
+    write_folder(volume / "new", each=1)
     paths = sorted(str(path.relative_to(images)) for path in images.rglob("*.*"))
     rows = [f"{path},{path.split('/')[0]}" for path in paths]
     manifest.write_text("\n".join(["path,label", *rows]))
@@ -109,7 +111,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     corrections.write_text(f"{','.join(COLUMNS)}\n")
 
     def look() -> dict[str, dict[str, Any]]:
-        looking = ("ImageExampleGen", "Trainer", "BaselineFinder")
+        looking = ("ImageExampleGen", "Trainer", "ImagePredictor", "BaselineFinder")
         found = resolved(spec, tmp_path)
         return {step: found[step] for step in looking}
 
@@ -117,6 +119,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     assert look() == before
     manifest.write_text("\n".join(["path,label", *reversed(rows[1:]), f"{paths[0]},other"]))
     (volume / "backbone.npz").write_bytes(b"other")
+    next((volume / "new").rglob("*.*")).unlink()
     after = look()
     corrections.write_text(f"{','.join(COLUMNS)}\n{'0' * 64},,remove,,,,,\n")
     corrected = look()["ImageExampleGen"]

@@ -240,9 +240,9 @@ print(json.dumps([*sys.modules]))
 def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
     """A pod that works for seconds must start fast."""
     paths = [part.lookup for part in interface_of(compiled[0], LOOKUPS).parts]
+    more = ("components.predict.files.look_up", "components.trainer.networks.weights_file.look_up")
     assert all(paths)
-    modules = {path.rpartition(".")[0] for path in paths}
-    modules.add("components.trainer.networks.weights_file")
+    modules = {path.rpartition(".")[0] for path in (*paths, *more)}
     command = [sys.executable, "-W", "ignore", "-c", _IMPORT, *modules]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = {*json.loads(done.stdout.splitlines()[-1])}
