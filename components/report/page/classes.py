@@ -1,9 +1,8 @@
-"""Per-class metrics, the confusion matrix, and the images that both link to."""
+"""Per-class metrics, the confusion matrix and the class balance."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Ints
 from components.report.facts import MATRIX_CLASSES, ReportFacts
 from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
-from components.report.shown import PredictedImage
+from components.report.page.images import ImageLinks
 
 # Longer tables are collapsed.
 _OPEN = 20
@@ -21,34 +20,6 @@ _DRAWN = 20
 _SHORT_LABEL = 4
 # With more classes, zeros would hide the other numbers.
 _ZEROS = 20
-# More classes are collapsed.
-_MOST_OPEN = 60
-
-
-@dataclass(frozen=True)
-class ImageLinks:
-    """Numbers of the classes, and the pairs of true and predicted class that have images."""
-
-    numbers: Mapping[str | None, int]
-    pairs: frozenset[tuple[str | None, str | None]]
-    """None: any class."""
-
-    @classmethod
-    def of(cls, facts: ReportFacts) -> Self:
-        """Number the classes of all images by name."""
-        shown = {(image.label, image.predicted) for image in facts.images}
-        labels = sorted({label for pair in shown for label in pair})
-        any_class = ({(label, None), (None, predicted)} for label, predicted in shown)
-        numbers: dict[str | None, int] = {label: place for place, label in enumerate(labels)}
-        return cls(numbers, frozenset(shown).union(*any_class))
-
-    def find(
-        self, label: str | None = None, predicted: str | None = None
-    ) -> tuple[int | None, int | None] | None:
-        """Return the numbers for a link to the images of a pair; None if there are none."""
-        if (label, predicted) not in self.pairs:
-            return None
-        return self.numbers.get(label), self.numbers.get(predicted)
 
 
 def describe_classes(facts: ReportFacts) -> dict[str, Any]:
@@ -105,27 +76,20 @@ def _shade(row: Ints, shown: Ints) -> list[tuple[int, float]]:
     return [(n, 0.12 + 0.45 * math.sqrt(n / support)) for n in row[shown].tolist()]
 
 
-def describe_images(facts: ReportFacts) -> dict[str, Any]:
-    """Group the images by their true class, and list the choices of the filter."""
-    of_class: dict[str, list[PredictedImage]] = {}
-    for image in facts.images:
-        of_class.setdefault(image.label, []).append(image)
-    support = dict(zip(facts.metrics.labels, facts.metrics.support.tolist(), strict=True))
+def describe_balance(facts: ReportFacts) -> dict[str, Any]:
+    """Describe the splits, and list the rarest classes."""
+    counts = facts.balance.values()
+    labels = sorted(facts.classes, key=lambda label: sum(split.get(label, 0) for split in counts))
     return {
-        "numbers": ImageLinks.of(facts).numbers,
-        "most_open": _MOST_OPEN,
-        "predicted": sorted({image.predicted for image in facts.images}),
-        "groups": [
-            {
-                "label": label,
-                "images": sorted(images, key=_informs),
-                "total": max(len(images), support.get(label, 0)),
-            }
-            for label, images in sorted(of_class.items())
-        ],
+        "total": len(labels),
+        "splits": [(split, *_count(facts.balance[split])) for split in facts.balance],
+        "rarest": labels[:_MOST],
+        "is_open": len(labels) <= _OPEN,
     }
 
 
-def _informs(image: PredictedImage) -> tuple[bool, float]:
-    """Rank confident mistakes first, then unsure ones, then unsure and sure right predictions."""
-    return image.is_right, image.confidence if image.is_right else -image.confidence
+def _count(counts: Mapping[str, int]) -> tuple[int, str, int]:
+    """Return the number of images, the sizes of the classes, and how many have images."""
+    sizes = [size for size in counts.values() if size]
+    least, most = min(sizes, default=0), max(sizes, default=0)
+    return sum(sizes), f"{least:,} to {most:,}" if least < most else f"{most:,}", len(sizes)

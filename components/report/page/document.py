@@ -15,13 +15,19 @@ from markupsafe import Markup
 from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
-from components.report.page.balance import describe_balance
-from components.report.page.calibration import describe_calibration
-from components.report.page.classes import describe_classes, describe_confusion, describe_images
+from components.report.page.classes import (
+    describe_balance,
+    describe_classes,
+    describe_confusion,
+)
 from components.report.page.formatting import load_templates
-from components.report.page.metrics import describe_metrics, describe_slices
+from components.report.page.images import describe_images, describe_suspects
+from components.report.page.metrics import (
+    describe_calibration,
+    describe_metrics,
+    describe_slices,
+)
 from components.report.page.summary import describe_summary
-from components.report.page.suspects import describe_map, describe_suspects
 from components.report.page.training import describe_training
 
 # Name of the template → title, and the values that it needs besides the facts.
@@ -33,7 +39,6 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "images": ("Predictions", describe_images),
     "mistakes": ("Worst mistakes", lambda facts: {}),
     "suspects": ("Suspects", describe_suspects),
-    "map": ("Map", describe_map),
     "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
     "training": ("Training", describe_training),

@@ -29,15 +29,18 @@ WHOLE = (-0.03, 1.03)
 data would exaggerate tiny differences."""
 
 INK, SOFT, LINE, BACK = "#010101", "#020202", "#030303", "#040404"
-FIRST, SECOND, THIRD = "#050505", "#060606", "#070707"
-SERIES = ((FIRST, "o", "-"), (SECOND, "D", "--"), (THIRD, "s", ":"))
+FIRST, SECOND = "#050505", "#060606"
+SERIES = ((FIRST, "o", "-"), (SECOND, "D", "--"))
 """Color, marker and line of each series, so that series do not differ by color alone."""
 
 # Placeholder colors, and the variables of the page's theme that replace them.
-_THEMED = {INK: "ink", SOFT: "soft", LINE: "line", BACK: "back"} | {
+_THEMED = {
+    INK: "ink",
+    SOFT: "soft",
+    LINE: "line",
+    BACK: "back",
     FIRST: "first",
     SECOND: "second",
-    THIRD: "third",
 }
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -66,8 +69,6 @@ _SETTINGS = {
     "ytick.labelcolor": INK,
 }
 _LONGEST = 18
-# A narrower axis would exaggerate tiny differences.
-_NARROWEST = 0.04
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,6 @@ def draw(
     caption: str,
     height: float,
     name: str = "",
-    table: str = "below",
 ) -> Drawing:
     """Draw a figure; the same calls give the same bytes.
 
@@ -95,9 +95,8 @@ def draw(
         caption: shown with the figure, followed by a period.
         height: inches.
         name: accessible name; by default the caption and the place of the table.
-        table: place of the table with the numbers, "above" or "below" the figure.
     """
-    name = name or f"{caption}; the numbers are in the table {table}"
+    name = name or f"{caption}; the numbers are in the table below"
     # The salt makes identifiers unique among the drawings of a page.
     with (
         matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": ascii(name)}),
@@ -121,14 +120,6 @@ def _theme(drawing: str) -> str:
     for color, variable in _THEMED.items():
         drawing = drawing.replace(color, f"var(--{variable})")
     return re.sub(r"\n\s*", "\n", drawing)
-
-
-def name_rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Label the rows 0, 1, … of a figure, from the top down."""
-    axes.set_yticks(range(len(labels)), [shorten(label, _LONGEST) for label in labels])
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
 
 
 def place_legend(figure: Figure, axes: Axes) -> None:
@@ -162,33 +153,25 @@ def draw_intervals(
     rows: Sequence[IntervalRow],
     *,
     axis: str,
-    zero: bool = False,
     names: ModelNames = REPORT_NAMES,
-    **words: str,
+    caption: str,
 ) -> Drawing:
-    """Draw rows from the top down.
-
-    `zero` draws a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
-    `words`: caption, name and table, as for `draw`.
-    """
+    """Draw rows of fractions from the top down."""
     compared = any(math.isfinite(row.baseline) for row in rows)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel=axis)
         _paint_rows(axes, rows, names if compared else None)
-        name_rows(axes, [row.label for row in rows])
-        if zero:
-            axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
-            left, right = axes.get_xlim()
-            lack = max(0.0, _NARROWEST - (right - left))
-            axes.set_xlim(left - lack / 2, right + lack / 2)
-        else:
-            axes.set_xlim(*WHOLE)
+        axes.set_yticks(range(len(rows)), [shorten(row.label, _LONGEST) for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlim(*WHOLE)
         axes.locator_params(axis="x", nbins=5)
         if compared:
             place_legend(figure, axes)
 
-    return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
+    return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, caption=caption)
 
 
 def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], names: ModelNames | None) -> None:

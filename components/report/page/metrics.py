@@ -1,45 +1,35 @@
-"""Metrics overall and on slices, with intervals and against the baseline."""
+"""Metrics overall and on slices, with intervals and against the baseline, and calibration."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from components.contract.confidence import Interval
+import numpy as np
+from matplotlib.figure import Figure
+
+from components.contract.confidence import Interval, proportion_interval
+from components.metrics.calibration import ConfidenceBin
 from components.metrics.classification_metrics import Comparison, SliceMetrics
-from components.metrics.metric_table import METRICS, Metric
+from components.metrics.metric_table import METRICS
 from components.report.facts import ReportFacts
 from components.report.page.drawing import (
+    FIRST,
     REPORT_NAMES,
+    SOFT,
+    WHOLE,
     Drawing,
     IntervalRow,
     ModelNames,
+    draw,
     draw_intervals,
 )
+from components.report.page.formatting import number
 
 _DRAWN_SLICES, _MOST_SLICES = 20, 100
 
 
-@dataclass(frozen=True)
-class MetricRow:
-    """A metric of this model and of the current model; NaN if undefined."""
-
-    metric: Metric
-    value: float
-    interval: Interval | None
-    baseline: float
-    difference: float
-    """On the images whose labels both models know."""
-    change: Interval | None
-
-    @property
-    def judgment(self) -> tuple[str, str]:
-        """What the change amounts to."""
-        return judge(self.change, self.metric.name)
-
-
 def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
-    """Compile the rows of the table, and draw values and changes."""
+    """Compile the rows of the table."""
     unknown = int(facts.metrics.support.sum()) - facts.comparison.compared
     return {**describe_comparison(facts.comparison), "unknown": unknown}
 
@@ -47,31 +37,24 @@ def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
 def describe_comparison(
     comparison: Comparison, *, names: ModelNames = REPORT_NAMES
 ) -> dict[str, Any]:
-    """Compile the rows of the table of metrics, and draw values and changes."""
+    """Compile the rows of the table of metrics."""
     metrics, baseline = comparison.metrics, comparison.baseline
     classes = max(len(model.labels) for model in (metrics, baseline) if model)
     # Top-k accuracy of at most k classes is always 1.
     shown = [metric for metric in METRICS.values() if metric.top < classes]
     rows = [
-        MetricRow(
-            metric,
-            value=metrics.scalars[metric.name],
-            interval=comparison.intervals.get(metric.name),
-            baseline=baseline.scalars[metric.name] if baseline else math.nan,
-            difference=comparison.differences.get(metric.name, math.nan),
-            change=comparison.changes.get(metric.name),
-        )
+        {
+            "metric": metric,
+            "value": metrics.scalars[metric.name],
+            "interval": comparison.intervals.get(metric.name),
+            "baseline": baseline.scalars[metric.name] if baseline else math.nan,
+            "difference": comparison.differences.get(metric.name, math.nan),
+            "change": comparison.changes.get(metric.name),
+            "judgment": judge(comparison.changes.get(metric.name), metric.name),
+        }
         for metric in shown
     ]
-    # A common axis from 0 to 1, where higher is better.
-    drawn = [row for row in rows if not row.metric.lower_is_better]
-    drawings = (_draw_values(drawn, names), _draw_changes(drawn, names))
-    return {
-        "rows": rows,
-        "names": names,
-        "baseline": baseline,
-        "drawings": [drawing for drawing in drawings if drawing],
-    }
+    return {"rows": rows, "names": names, "baseline": baseline}
 
 
 def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
@@ -82,39 +65,6 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
         return "no clear difference", ""
     better = (change.low > 0) != METRICS[metric].lower_is_better
     return ("▲ better", "good") if better else ("▼ worse", "bad")
-
-
-def _draw_values(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | None:
-    shown = [
-        IntervalRow(row.metric.title, row.value, row.interval, row.baseline)
-        for row in rows
-        if math.isfinite(row.value)
-    ]
-    if not shown:
-        return None
-    known = any(row.interval for row in rows)
-    caption = "Metrics with 95% confidence intervals" if known else "Metrics"
-    axis = "value; 1 is best"
-    return draw_intervals(shown, axis=axis, names=names, caption=caption, table="above")
-
-
-def _draw_changes(rows: Sequence[MetricRow], names: ModelNames) -> Drawing | None:
-    shown = [
-        IntervalRow(row.metric.title, row.difference, row.change)
-        for row in rows
-        if math.isfinite(row.difference)
-    ]
-    if not shown:
-        return None
-    return draw_intervals(
-        shown,
-        axis=f"{names.this} − {names.other.removeprefix('the ')}",
-        zero=True,
-        caption=f"Differences to {names.other}: {names.this} is better to the right of the "
-        "dashed line",
-        name=f"Differences to {names.other} with 95% confidence intervals; the numbers are in "
-        "the table above",
-    )
 
 
 def describe_slices(
@@ -179,3 +129,46 @@ def _describe_slicing(
         "order": order if many else "",
         "compared": any(part.baseline is not None for part in slices),
     }
+
+
+def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
+    """Draw the reliability diagram, and list its bins with their intervals."""
+    metrics = facts.metrics
+    bins = [bin_ for bin_ in metrics.reliability if bin_.examples]
+    if not bins:
+        return {"drawing": None}
+    intervals = [
+        proportion_interval(round(bin_.accuracy * bin_.examples), bin_.examples) for bin_ in bins
+    ]
+    error = metrics.scalars["ece"]
+    return {
+        "error": error,
+        "drawing": _draw_reliability(bins, intervals, error),
+        "rows": list(zip(bins, intervals, strict=True)),
+    }
+
+
+def _draw_reliability(
+    bins: Sequence[ConfidenceBin], intervals: Sequence[Interval], error: float
+) -> Drawing:
+    low, high, examples, confidence, accuracy = np.array(bins).T
+
+    def paint(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        above.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
+        ends = ([interval.low for interval in intervals], [interval.high for interval in intervals])
+        above.vlines(confidence, *ends, color=FIRST)
+        above.plot(confidence, accuracy, "o", color=FIRST)
+        above.set(ylabel="accuracy", xlim=WHOLE, ylim=WHOLE)
+        fractions, width = examples / examples.sum(), 0.9 * (high - low)
+        below.bar(low, fractions, width, align="edge", color=FIRST, edgecolor="none")
+        below.set(xlabel="confidence", ylabel="fraction\nof images")
+        below.locator_params(axis="y", nbins=3)
+
+    return draw(
+        paint,
+        caption="Top: accuracy against confidence with 95% confidence intervals. Bottom: histogram "
+        "of confidence",
+        name=f"Reliability diagram: accuracy against confidence; calibration error {number(error)}",
+        height=4.4,
+    )

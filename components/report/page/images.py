@@ -1,0 +1,87 @@
+"""Images with their predictions, and suspects, which a person should look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from components.contract.suspects import REASONS
+from components.report.facts import ReportFacts
+from components.report.shown import PredictedImage
+
+# More classes are collapsed.
+_MOST_OPEN = 60
+
+_TITLES = {
+    "label": "Labels that may be wrong",
+    "near_duplicate": "Copies with other labels or in other splits",
+}
+_ODD = "Odd images"
+
+
+@dataclass(frozen=True)
+class ImageLinks:
+    """Numbers of the classes, and the pairs of true and predicted class that have images."""
+
+    numbers: Mapping[str | None, int]
+    pairs: frozenset[tuple[str | None, str | None]]
+    """None: any class."""
+
+    @classmethod
+    def of(cls, facts: ReportFacts) -> Self:
+        """Number the classes of all images by name."""
+        shown = {(image.label, image.predicted) for image in facts.images}
+        labels = sorted({label for pair in shown for label in pair})
+        any_class = ({(label, None), (None, predicted)} for label, predicted in shown)
+        numbers: dict[str | None, int] = {label: place for place, label in enumerate(labels)}
+        return cls(numbers, frozenset(shown).union(*any_class))
+
+    def find(
+        self, label: str | None = None, predicted: str | None = None
+    ) -> tuple[int | None, int | None] | None:
+        """Return the numbers for a link to the images of a pair; None if there are none."""
+        if (label, predicted) not in self.pairs:
+            return None
+        return self.numbers.get(label), self.numbers.get(predicted)
+
+
+def describe_images(facts: ReportFacts) -> dict[str, Any]:
+    """Group the images by their true class, and list the choices of the filter."""
+    of_class: dict[str, list[PredictedImage]] = {}
+    for image in facts.images:
+        of_class.setdefault(image.label, []).append(image)
+    support = dict(zip(facts.metrics.labels, facts.metrics.support.tolist(), strict=True))
+    return {
+        "numbers": ImageLinks.of(facts).numbers,
+        "most_open": _MOST_OPEN,
+        "predicted": sorted({image.predicted for image in facts.images}),
+        "groups": [
+            {
+                "label": label,
+                "images": sorted(images, key=_informs),
+                "total": max(len(images), support.get(label, 0)),
+            }
+            for label, images in sorted(of_class.items())
+        ],
+    }
+
+
+def _informs(image: PredictedImage) -> tuple[bool, float]:
+    """Rank confident mistakes first, then unsure ones, then unsure and sure right predictions."""
+    return image.is_right, image.confidence if image.is_right else -image.confidence
+
+
+def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
+    """Group the suspects: labels, copies, and odd images."""
+    suspects = facts.suspects
+    if suspects is None:
+        return {"groups": (), "reasons": REASONS}
+    groups = []
+    for title in (*_TITLES.values(), _ODD):
+        shown = [
+            suspect for suspect in suspects.shown if _TITLES.get(suspect.reason, _ODD) == title
+        ]
+        count = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
+        if shown:
+            count = max(count, len(shown))
+            groups.append({"title": title, "shown": shown, "found": count})
+    return {"groups": groups, "reasons": REASONS}
