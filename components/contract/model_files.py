@@ -14,7 +14,7 @@ list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_e
 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features instead of
 images; `exported`, the name of the phase whose weights were exported; `calibration`, null or the
 fields of `components.trainer.loop.calibration.Calibration`; `known`, null or absent or the fields
-of `components.metrics.calibration.Unknowns`; `folds`, null or, after cross-validation, their
+of `components.metrics.score_metrics.Unknowns`; `folds`, null or, after cross-validation, their
 `count`, and of each the epoch at which it was judged and its seconds; `search`, null or `minutes`,
 `folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
 scores, `options` that were searched, and `trials`, the fields of

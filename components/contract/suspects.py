@@ -18,8 +18,6 @@ Reason = Literal[
     "bright",
     "blurred",
     "blank",
-    "low_information",
-    "gray",
     "outlier",
 ]
 
@@ -29,10 +27,8 @@ REASONS: dict[str, str] = {
     "blank": "Blank: a single color",
     "dark": "Very dark",
     "bright": "Very bright",
-    "low_information": "Hardly any detail",
     "blurred": "Blurred",
     "outlier": "Unlike any training image",
-    "gray": "Gray among color images",
 }
 """Each reason in words."""
 

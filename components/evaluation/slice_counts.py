@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from components.evaluation.config import EvaluationConfig
-from components.metrics.areas import mean_auc
 from components.metrics.metric_table import AUC
 from components.metrics.prediction_file import read_prediction_batches, read_predictions
 from components.metrics.predictions import (
@@ -23,6 +22,7 @@ from components.metrics.predictions import (
     find_known,
     find_rows,
 )
+from components.metrics.score_metrics import mean_auc
 from components.metrics.slices import make_readable
 
 SliceValues = Mapping[SliceKey, Mapping[str, float]]

@@ -18,9 +18,7 @@ STATISTICS = (
     "brightness_low",
     "brightness_high",
     "contrast",
-    "entropy",
     "sharpness",
-    "colorfulness",
 )
 """Names of what `measure_pixels` returns."""
 
@@ -39,27 +37,21 @@ def measure_pixels(images: Pixels) -> dict[str, npt.NDArray[np.float32]]:
 
     Returns:
         Statistic → float32 [images]. `brightness_low` and `brightness_high`: the 5th and the 99th
-        percentile of the luma, 0 to 1; `contrast`: its standard deviation, 0 to 0.5; `entropy` of
-        the luma, bits; `sharpness`: energy of the finest scale relative to the next coarser one;
-        `colorfulness`: the 99th percentile of the range between the channels, 0 to 1.
+        percentile of the luma, 0 to 1; `contrast`: its standard deviation, 0 to 0.5;
+        `sharpness`: energy of the finest scale relative to the next coarser one.
     """
     count, height, width, _ = images.shape
     if not count:
         return {name: np.empty(0, np.float32) for name in STATISTICS}
     luma = cv2.cvtColor(images.reshape(count * height, width, 3), cv2.COLOR_RGB2GRAY)
     luma = luma.reshape(count, height, width)
-    red, green, blue = np.moveaxis(images, -1, 0)
-    chroma = np.maximum(np.maximum(red, green), blue) - np.minimum(np.minimum(red, green), blue)
     fractions, levels = _count_levels(luma), np.arange(256)
     variance = fractions @ levels**2 - (fractions @ levels) ** 2
-    information = fractions * np.log2(np.where(fractions > 0, fractions, 1))
     columns = (
         _find_level(fractions, 0.05) / 255,
         _find_level(fractions, 0.99) / 255,
         np.sqrt(np.maximum(variance, 0)) / 255,
-        -information.sum(axis=1),
         _measure_sharpness(luma),
-        _find_level(_count_levels(chroma), 0.99) / 255,
     )
     return {
         name: column.astype(np.float32) for name, column in zip(STATISTICS, columns, strict=True)

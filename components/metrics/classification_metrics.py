@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
-from components.metrics.areas import measure_areas
-from components.metrics.calibration import Bins, bin_by_width
 from components.metrics.intervals import estimate_intervals, f1_interval, paired_interval
 from components.metrics.metric_table import AUC, METRICS
 from components.metrics.predictions import (
@@ -22,6 +20,7 @@ from components.metrics.predictions import (
     find_rows,
     mean_known,
 )
+from components.metrics.score_metrics import Bins, bin_by_width, measure_areas
 
 _MOST_CONFUSED = 20
 

@@ -11,7 +11,6 @@ from components.contract.confidence import (
     Z,
     proportion_interval,
 )
-from components.metrics.areas import mean_auc
 from components.metrics.metric_table import TOP
 from components.metrics.predictions import (
     MOST_LOSS,
@@ -21,6 +20,7 @@ from components.metrics.predictions import (
     Ints,
     Predictions,
 )
+from components.metrics.score_metrics import mean_auc
 
 # Not ece: it grows with noise, and each resample adds some, so the interval misses the true value
 # of a well calibrated model.

@@ -1,7 +1,4 @@
-"""The model card in Markdown.
-
-After Mitchell et al. 2019, "Model Cards for Model Reporting", with Hugging Face's front matter.
-"""
+"""The model card in Markdown, after Mitchell et al. 2019, "Model Cards for Model Reporting"."""
 
 import functools
 import math
@@ -41,7 +38,6 @@ def write_card(facts: ReportFacts) -> str:
     metrics = facts.metrics
     text = _template().render(
         facts=facts,
-        front_matter=_make_front_matter(facts),
         config=facts.header.config,
         epochs=max(map(len, facts.history.values())),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
@@ -55,26 +51,6 @@ def write_card(facts: ReportFacts) -> str:
     )
     # File names may hold any bytes.
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _make_front_matter(facts: ReportFacts) -> dict[str, Any]:
-    known = [(name, v) for name, v in facts.metrics.scalars.items() if math.isfinite(v)]
-    result = {
-        "task": {"type": "image-classification"},
-        "dataset": {
-            "type": "image-folder",
-            "name": facts.header.data,
-            "split": facts.split,
-            "revision": facts.header.fingerprint,
-        },
-        "metrics": [{"type": name, "value": round(float(value), 6)} for name, value in known],
-    }
-    return {
-        "library_name": "tf-keras",
-        "pipeline_tag": "image-classification",
-        "tags": ["tensorflow", "tfx", "saved-model"],
-        "model-index": [{"name": facts.header.pipeline, "results": [result]}],
-    }
 
 
 def _choose_classes(facts: ReportFacts) -> list[int]:

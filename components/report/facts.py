@@ -1,19 +1,14 @@
 """The facts of a report: `inputs` gathers them, `page` and `card` present them."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_folds, sort_splits
-from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.metrics.calibration import Unknowns
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
+from components.metrics.score_metrics import Unknowns
 from components.report.shown import (
     ClassSample,
     PredictedImage,
@@ -24,10 +19,6 @@ from components.report.shown import (
 
 MATRIX_CLASSES = 50
 """Most classes of a confusion matrix: a larger one is unreadable, and too large for Kubeflow."""
-
-
-# Names such as span-3, v01, 2026 or 2026-11-20: their prefix, and their last number.
-_NUMBERED = re.compile(r"(?:\d+[-_.])*([A-Za-z]*)[-_]?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -51,13 +42,9 @@ class RunHeader:
 
     @property
     def title(self) -> str:
-        """Name of the data: its last folder that is not the number of a span, version or day."""
-        numbers = {self.span, self.version}
-        for name in reversed(self.data.rstrip("/").split("/")):
-            digits = _NUMBERED.fullmatch(name) if self.span is not None else None
-            if name and not (digits and (not digits[1] or int(digits[2]) in numbers)):
-                return name
-        return self.pipeline
+        """Name of the folder, or of the pipeline if the folder is one of many spans."""
+        folder = self.data.rstrip("/").rpartition("/")[2]
+        return folder if folder and self.span is None else self.pipeline
 
 
 @dataclass(frozen=True)
@@ -75,11 +62,11 @@ class TrainedPhase(NamedTuple):
     name: str
     """train, head or fine_tune."""
     epochs: int
+    best_epoch: int = 0
+    """The epoch whose weights were kept, from 1 on; 0: none."""
     diverged: bool = False
-    on_features: bool = False
-    """Whether it read what frozen layers had computed instead of images."""
     exported: bool = True
-    """Whether its weights were exported, those of its best or last epoch."""
+    """Whether its weights were exported."""
 
 
 class KeptEpoch(NamedTuple):
@@ -90,14 +77,7 @@ class KeptEpoch(NamedTuple):
     metric: str
     """Metric on the eval split that ranks epochs."""
     value: float
-
-
-def _find_best(metric: str, values: NDArray[np.float64]) -> KeptEpoch | None:
-    """Return the first of the best epochs; None if all values are NaN."""
-    if not np.isfinite(values).any():
-        return None
-    best = int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))
-    return KeptEpoch(best + 1, metric, float(values[best]))
+    """NaN if it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -117,16 +97,16 @@ class ReportFacts:
     anomalies: Mapping[str, Sequence[str]]
     """Split → anomalies in words."""
     history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch, including `input_wait_fraction`."""
+    """Metric → its value in every epoch."""
     comparison: Comparison
     model: ExportedModel
     phases: tuple[TrainedPhase, ...]
+    input_facts: Mapping[str, Any]
+    """`input.json` of training."""
     search: Mapping[str, Any] | None = None
     """`search` of `training.json`."""
     selection_folds: int = 0
     """Number of folds that selected the weights; 0: the eval split did."""
-    input_advice: str = ""
-    """What to change if training waited for its input."""
     unknowns: Unknowns | None = None
     samples: tuple[ClassSample, ...] = ()
     rejects: tuple[Reject, ...] = ()
@@ -136,8 +116,6 @@ class ReportFacts:
     images: tuple[PredictedImage, ...] = ()
     suspects: SuspectFacts | None = None
     """None if the trainer described no images."""
-    corrected: Without | None = None
-    """Images that corrections relabeled; None if there are none."""
     leaks: Without | None = None
     """Images with copies among the training images; None if there are none."""
     formats: tuple[FormatResult, ...] = ()
@@ -160,23 +138,6 @@ class ReportFacts:
             object.__setattr__(self, name, sort_splits(getattr(self, name)))
 
     @property
-    def waits(self) -> list[float]:
-        """Fraction of each epoch spent waiting for input, in the last phase of training."""
-        return self._in_last_phase(INPUT_WAIT_FRACTION)
-
-    @property
-    def images_per_second(self) -> float:
-        """Training speed in the median epoch, without the first one; NaN if unknown."""
-        rates = self._in_last_phase(RATE)
-        return float(np.median(rates[1:] or rates)) if rates else math.nan
-
-    def _in_last_phase(self, metric: str) -> list[float]:
-        # Earlier phases may not read images.
-        phases = self.history.get(PHASE, ())
-        first = list(phases).index(phases[-1]) if phases else 0
-        return [v for v in self.history.get(metric, ())[first:] if math.isfinite(v)]
-
-    @property
     def keeps_last(self) -> bool:
         """Whether the last epoch was exported, whatever the eval split says.
 
@@ -192,30 +153,14 @@ class ReportFacts:
     @property
     def kept_epoch(self) -> KeptEpoch | None:
         """The exported epoch; None if the history does not tell."""
-        metric, values = self._watched
-        first = 0
+        metric, first = self.find_option("training.metric"), 0
         for phase in self.phases:
-            part = values[first : first + phase.epochs]
-            if not phase.exported:
-                part[:] = math.nan
-            elif self.find_option("training.keep") == "last":
-                part[: np.flatnonzero(np.isfinite(part)).max(initial=0)] = math.nan
+            if phase.exported and phase.best_epoch:
+                epoch = first + phase.best_epoch
+                value = self.history.get(f"val_{metric}", ())[epoch - 1 : epoch]
+                return KeptEpoch(epoch, metric, *value or (math.nan,))
             first += phase.epochs
-        return _find_best(metric, values)
-
-    @property
-    def best_epoch(self) -> KeptEpoch | None:
-        """The first of the best epochs; None if the history does not tell."""
-        return _find_best(*self._watched)
-
-    @property
-    def _watched(self) -> tuple[str, NDArray[np.float64]]:
-        """`training.metric`, and its value in each epoch; NaN if the network diverged."""
-        metric = self.find_option("training.metric")
-        values = np.array(self.history.get(f"val_{metric}", ()), np.float64)
-        # A network whose loss is NaN still has an accuracy, that of predicting the first class.
-        values[~np.isfinite(np.array(self.history.get("val_loss", values), np.float64))] = math.nan
-        return metric, values
+        return None
 
     @property
     def metrics(self) -> ModelMetrics:

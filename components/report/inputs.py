@@ -27,17 +27,17 @@ from components.contract.properties import (
 )
 from components.host.machine import trim_memory
 from components.host.progress import report_progress
-from components.metrics.calibration import Unknowns
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import read_sampled
 from components.metrics.predictions import Evaluated, drop_probabilities
+from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.report.shown import Without
 from components.report.suspects.copies import find_leaked
-from components.report.suspects.gathering import FoundSuspects, find_relabeled, find_suspects
+from components.report.suspects.gathering import find_suspects
 
 _PACKAGES = (
     "tfx",
@@ -75,6 +75,10 @@ def gather_facts(
         given, pretrained=training["config"]["model"]["weights"] not in ("auto", "none")
     )
     trim_memory()
+    leaked: set[str] = set()
+    if suspects:
+        leaked = find_leaked(suspects.copies, split, trained=(TRAIN, EVAL) if folds else (TRAIN,))
+    leaks = Without.of(evaluated, leaked) if leaked else None
     judgment = read_judgment(evaluation.uri)
     _progress(3, "reading images")
     return ReportFacts(
@@ -93,7 +97,7 @@ def gather_facts(
             for split, of_split in read_anomalies(anomalies.uri, anomalies.split_names).items()
         },
         **fits,
-        **_measure_without(suspects, evaluated, given["rejects"].uri, split, folds),
+        leaks=leaks if leaks and leaks.images else None,
         **_read_training(run, training),
         **gather_pictures(
             given,
@@ -116,30 +120,15 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
             TrainedPhase(
                 phase["name"],
                 phase["epochs"],
+                phase["best_epoch"],
                 phase["diverged"],
-                phase["on_features"],
                 exported=phase["name"] == training["exported"],
             )
             for phase in training["phases"]
         ),
         "search": training["search"],
-        "input_advice": read_json(os.path.join(run, INPUT_FILE))["advice"] or "",
+        "input_facts": read_json(os.path.join(run, INPUT_FILE)),
         "model": ExportedModel(**read_json(os.path.join(run, MODEL_FILE))),
-    }
-
-
-def _measure_without(
-    suspects: FoundSuspects | None, evaluated: Evaluated, rejects_uri: str, split: str, folds: int
-) -> dict[str, Any]:
-    """Return the fields of `ReportFacts` about the accuracy without some of the images."""
-    if not suspects:
-        return {}
-    relabeled = find_relabeled(rejects_uri, suspects.columns)
-    leaked = find_leaked(suspects.copies, split, trained=(TRAIN, EVAL) if folds else (TRAIN,))
-    leaks = Without.of(evaluated, leaked) if leaked else None
-    return {
-        "corrected": Without.of(evaluated, relabeled) if relabeled else None,
-        "leaks": leaks if leaks and leaks.images else None,
     }
 
 

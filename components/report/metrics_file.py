@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from components.contract.confidence import Interval
+from components.contract.model_files import RATE
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.report.facts import MATRIX_CLASSES, ReportFacts
 from components.report.findings.examination import examine
@@ -27,9 +28,8 @@ def write_metrics(facts: ReportFacts) -> str:
     If there is no test split, `split` names them, too, and `folds` is their number; otherwise it is
     0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
     `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
-    `calibration`: one entry per confidence bin. `corrected`: null, or the
-    fields of `components.report.shown.Without`. `formats`: the fields of `FormatResult` of each.
-    `known`: null, or the fields of `components.metrics.calibration.Unknowns`. `search`: that of
+    `calibration`: one entry per confidence bin. `formats`: the fields of `FormatResult` of each.
+    `known`: null, or the fields of `components.metrics.score_metrics.Unknowns`. `search`: that of
     `training.json`, or null.
     """
     comparison = facts.comparison
@@ -54,7 +54,6 @@ def write_metrics(facts: ReportFacts) -> str:
         "slices": [asdict(part) for part in comparison.slices],
         "confused": [asdict(pair) for pair in comparison.confused],
         "confusion": _confusion(facts.metrics),
-        "corrected": asdict(facts.corrected) if facts.corrected else None,
         "calibration": _calibration(facts.metrics),
         "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
@@ -77,7 +76,7 @@ def _model(facts: ReportFacts) -> dict[str, Any]:
         "size": facts.find_option("transform.size"),
         "weights": model["weights"],
         **asdict(facts.model),
-        "images_per_second": facts.images_per_second,
+        RATE: facts.input_facts[RATE],
     }
 
 

@@ -22,7 +22,7 @@ from components.contract.model_files import (
 )
 from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
 from components.host.machine import available_memory, fits_in_memory, gib
-from components.metrics.calibration import Unknowns
+from components.metrics.score_metrics import Unknowns
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
 from components.trainer.loop.calibration import Calibration

@@ -19,8 +19,8 @@ from components.contract.configuration import to_dict
 from components.contract.example import decode_text
 from components.contract.model_files import FORMATS_FOLDER, NETWORK_FILE, WEIGHTS_FILE
 from components.host.machine import require_formats
-from components.metrics.calibration import Unknowns
 from components.metrics.fold_predictions import FoldPredictions, write_folds
+from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
 from components.trainer.config.training import TrainerConfig
 from components.trainer.export.formats import export_formats

@@ -15,7 +15,6 @@ from tfx import types
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation import fresh_process
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.metrics.areas import mean_auc
 from components.metrics.evaluation_files import read_judgment
 from components.metrics.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.metrics.predictions import (
@@ -26,6 +25,7 @@ from components.metrics.predictions import (
     PredictionStats,
     SliceKey,
 )
+from components.metrics.score_metrics import mean_auc
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
 

@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 
 from components.contract.confidence import Z, proportion_interval
-from components.metrics.areas import mean_auc
 from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.intervals import f1_interval, paired_interval
 from components.metrics.metric_table import METRICS
 from components.metrics.predictions import Counts, Evaluated
+from components.metrics.score_metrics import mean_auc
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,

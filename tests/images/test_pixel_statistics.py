@@ -29,7 +29,6 @@ def test_luma_is_that_of_pillow() -> None:
     for row, image in enumerate(images):
         gray = Image.fromarray(image).convert("L")
         assert abs(found["contrast"][row] * 255 - ImageStat.Stat(gray).stddev[0]) < 0.5
-        assert abs(found["entropy"][row] - gray.entropy()) < 0.1
         low, high = np.percentile(np.asarray(gray), (5, 99))
         assert abs(found["brightness_low"][row] * 255 - low) < 2
         assert abs(found["brightness_high"][row] * 255 - high) < 2
@@ -43,13 +42,10 @@ def test_blurring_lowers_sharpness_and_darkening_does_not() -> None:
     assert darkened > 0.8 * sharp
 
 
-def test_gray_and_blank_images() -> None:
-    gray = np.repeat(photographs(1)[..., :1], 3, axis=-1)
-    blank = np.full((1, SIDE, SIDE, 3), 200, np.uint8)
-    found = measure_pixels(np.concatenate([gray, blank]))
-    assert found["colorfulness"].tolist() == [0, 0]
-    assert found["contrast"][1] == found["entropy"][1] == found["sharpness"][1] == 0
-    assert np.isclose(found["brightness_low"][1], 200 / 255)
+def test_blank_images() -> None:
+    found = measure_pixels(np.full((1, SIDE, SIDE, 3), 200, np.uint8))
+    assert found["contrast"][0] == found["sharpness"][0] == 0
+    assert np.isclose(found["brightness_low"][0], 200 / 255)
 
 
 def test_no_images_have_no_statistics() -> None:

@@ -1,9 +1,7 @@
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -63,10 +61,6 @@ def parse(markdown: str) -> list[Token]:
 MARKUP = ["* * *", "1. one", "12)", "~~gone~~", "$x$", "&amp;", "a\r\nb", "+ plus", "=", "é"]
 
 
-def body(card: str) -> str:
-    return card.split("---\n", 2)[2]
-
-
 def text_of(token: Token) -> str:
     kinds = {child.type for child in token.children or ()}
     assert kinds <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}, kinds
@@ -77,7 +71,7 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
     """Title of each section → its tokens."""
     found: dict[str, list[Token]] = {}
     title = ""
-    tokens = parse(body(write_card(facts)))
+    tokens = parse(write_card(facts))
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             title = text_of(tokens[place + 1])
@@ -194,16 +188,6 @@ def test_many_classes_are_summarized() -> None:
     found = sections(make_facts(labels, each=2))
     assert len(rows_of(found["Per-class metrics"])) == 1 + 10
     assert "10 of 51 classes" in words(found["Per-class metrics"])
-
-
-def test_the_front_matter_is_what_hugging_face_reads() -> None:
-    front: dict[str, Any] = yaml.safe_load(write_card(FACTS).split("---\n", 2)[1])
-    [model] = front["model-index"]
-    [result] = model["results"]
-    assert result["dataset"]["name"] == FACTS.header.data
-    assert result["dataset"]["split"] == "eval"
-    values = {metric["type"]: metric["value"] for metric in result["metrics"]}
-    assert values["accuracy"] == pytest.approx(FACTS.comparison.metrics.scalars["accuracy"])
 
 
 def test_a_first_model_with_little_data() -> None:

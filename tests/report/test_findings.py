@@ -8,7 +8,7 @@ import pytest
 
 from components.contract.example import name_folds
 from components.images.check_result import Note
-from components.metrics.calibration import Unknowns
+from components.metrics.score_metrics import Unknowns
 from components.report.facts import ReportFacts, RunHeader, TrainedPhase
 from components.report.findings.examination import examine
 from components.report.shown import LabelErrors, SuspectFacts, Without
@@ -24,12 +24,11 @@ def header(**sections: Mapping[str, Any]) -> RunHeader:
     return replace(small().header, config={**config, **changed})
 
 
-def history(train: list[float], evaluated: list[float], *, wait: float = 0.0) -> dict[str, Any]:
+def history(train: list[float], evaluated: list[float]) -> dict[str, Any]:
     return {
         "accuracy": train,
         "val_accuracy": evaluated,
         "val_loss": [1 - value for value in evaluated],
-        "input_wait_fraction": [wait] * len(train),
     }
 
 
@@ -42,7 +41,7 @@ def healthy(**changes: Any) -> ReportFacts:
         balance={"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS, 100)},
         files={"files": 2700, "examples": 2700},
         anomalies={"train": ()},
-        phases=(TrainedPhase("train", 4),),
+        phases=(TrainedPhase("train", 4, 3),),
         history=history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94]),
         suspects=SuspectFacts((), errors=LabelErrors(0, 0, 9, 2700)),
     )
@@ -72,7 +71,7 @@ CONFUSED = [[60, 20, 20], [20, 60, 20], [20, 20, 60]]
 OVERFITTED: dict[str, Any] = {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])}
 EARLY: dict[str, Any] = {
     "history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3]),
-    "phases": (TrainedPhase("train", 3),),
+    "phases": (TrainedPhase("train", 3, 1),),
 }
 FEW: dict[str, Any] = {"header": header(transform={"size": 96}), **with_metrics(CONFUSED)}
 MIXED_UP: dict[str, Any] = with_metrics([[90, 0, 10], [0, 100, 0], [50, 50, 0]])
@@ -100,7 +99,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         {
             "history": history([0.5, 0.6, 0.7], [0.5, 0.6, 0.7]),
             "header": header(training={"epochs": 3}),
-            "phases": (TrainedPhase("train", 3),),
+            "phases": (TrainedPhase("train", 3, 3),),
         },
     ),
     (
@@ -193,18 +192,20 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         "training spent 40% of its time waiting for input",
         "set input.cache to decoded",
         {
-            "history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4),
-            "input_advice": "set input.cache to decoded.",
+            "input_facts": {
+                "input_wait_fraction": 0.4,
+                "advice": "set input.cache to decoded.",
+            }
         },
     ),
 ]
 
 
 TWO_PHASES = (
-    TrainedPhase("head", 1, on_features=True, exported=False),
-    TrainedPhase("fine_tune", 3, on_features=True),
+    TrainedPhase("head", 1, 1, exported=False),
+    TrainedPhase("fine_tune", 3, 3),
 )
-RISE, FALL = [0.5, 0.6, 0.7], [0.6, 0.5, 0.4]
+FALL = [0.6, 0.5, 0.4]
 
 
 def transfer(
@@ -228,7 +229,7 @@ CASES += [
         "--training.learning_rate 0.001, or compute more precisely: --training.precision float32",
         {
             "history": history([0.9, 0.9, 0.1], [0.9, 0.9, 1.0]) | {"val_loss": [2.0, 1.0, NAN]},
-            "phases": (TrainedPhase("train", 3, diverged=True),),
+            "phases": (TrainedPhase("train", 3, 2, diverged=True),),
             "header": header(training={"metric": "accuracy", "precision": "float16"}),
         },
     ),
@@ -310,18 +311,13 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
             {
                 "history": history([0.5, 0.9, 0.95], [0.5, 0.9, 0.95]),
                 "header": header(training={"epochs": 3}),
-                "phases": (TrainedPhase("train", 3),),
+                "phases": (TrainedPhase("train", 3, 3),),
             },
             id="a last epoch that left little to learn",
         ),
         pytest.param(
             {"header": header(transform={"size": 96}, model={"weights": "w.h5"})},
             id="photographs with pretrained weights",
-        ),
-        pytest.param(
-            transfer(RISE, RISE, HEAD._replace(epochs=3), training={"epochs": 9})
-            | {"history": history([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], wait=0.5)},
-            id="waits for features in memory",
         ),
     ],
 )
@@ -362,13 +358,10 @@ def test_overfitting_is_told_by_the_accuracy_on_the_folds() -> None:
 def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     last = header(training={"keep": "last", "epochs": 4})
     curves = history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])
-    facts = healthy(history=curves, header=last)
+    facts = healthy(history=curves, header=last, phases=(TrainedPhase("train", 4, 4),))
     assert facts.kept_epoch == (4, "loss", 0.26)
-    assert facts.best_epoch == (3, "loss", 0.25)
     [finding] = examine(facts).findings
     assert finding.text == "accuracy is 0.990 on train but 0.740 on eval"
-    curves["val_loss"][3] = NAN
-    assert healthy(history=curves, header=last).kept_epoch == (3, "loss", 0.25)
     partly = {"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS[1:], 100)}
     [finding] = examine(healthy(header=last, balance=partly)).findings
     assert finding.why == "the weights are judged without them"
@@ -410,19 +403,3 @@ def test_what_was_done_already_or_did_not_help_is_no_advice() -> None:
     assert not examine(
         replace(facts, comparison=replace(facts.comparison, metrics=perfect))
     ).findings
-
-
-@pytest.mark.parametrize(
-    ("metric", "losses", "accuracies", "kept"),
-    [
-        ("accuracy", [2.0, 1.0, NAN], [0.5, 0.6, 0.9], 2),
-        ("loss", [NAN, 1.0, math.inf, 0.5], [0.5] * 4, 4),
-        ("accuracy", [NAN, math.inf], [0.9, 0.9], None),
-    ],
-)
-def test_an_epoch_whose_loss_is_not_finite_is_never_kept(
-    metric: str, losses: list[float], accuracies: list[float], kept: int | None
-) -> None:
-    curves = {"val_loss": losses, "val_accuracy": accuracies}
-    found = healthy(history=curves, header=header(training={"metric": metric})).kept_epoch
-    assert (found and found.epoch) == kept

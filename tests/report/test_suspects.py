@@ -14,10 +14,9 @@ from PIL import Image
 from components.contract.example import CORRECTIONS_FILE
 from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.images.pixel_statistics import measure_pixels
-from components.metrics.predictions import Evaluated, Predictions
 from components.report.pictures.suspect_pictures import show_suspects
-from components.report.shown import PredictedImage, SuspectFacts, Without
-from components.report.suspects.gathering import find_relabeled, find_suspects
+from components.report.shown import PredictedImage, SuspectFacts
+from components.report.suspects.gathering import find_suspects
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 
@@ -107,18 +106,3 @@ def test_without_embeddings_there_are_no_neighbors(given: dict[str, Any], tmp_pa
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
     assert find_suspects(given, pretrained=False) is None
-
-
-def test_accuracy_is_measured_with_and_without_relabeled_images(given: dict[str, Any]) -> None:
-    found = find_suspects(given, pretrained=False)
-    assert found
-    *_, first, second, third = found.columns["path"]
-    *_, digest = found.columns["sha256"]
-    names, probabilities = (first, second, third), np.array([[1, 0], [0, 1], [1, 0]], np.float32)
-    truth = Predictions(("a", "b"), np.array([0, 0, 0]), probabilities)
-    evaluated, rejects = Evaluated(names, {}, truth), given["rejects"].uri
-    assert find_relabeled(rejects, found.columns) == set()
-    row = {"sha256": digest, "result": "relabeled", "reason": ""}
-    Path(rejects, CORRECTIONS_FILE).write_text(json.dumps(row) + "\n")
-    relabeled = find_relabeled(rejects, found.columns)
-    assert Without.of(evaluated, relabeled) == Without(1, 2 / 3, 0.5)

@@ -4,13 +4,11 @@ import itertools
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from components.contract.example import EVAL, TRAIN
+from components.contract.model_files import INPUT_WAIT_FRACTION
 from components.contract.rules_of_thumb import (
     ENOUGH_TO_START_AT_RANDOM,
     LARGE_NETWORK,
-    LONGEST_INPUT_WAIT,
     OWN_NETWORKS,
     SMALL_SIDE,
 )
@@ -87,9 +85,9 @@ def check_fit(facts: ReportFacts) -> Iterator[Finding]:
 
 def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
-    if facts.kept_epoch is None or facts.best_epoch is None:
+    if facts.kept_epoch is None:
         return
-    phase, _, _ = _find_phase(facts, facts.kept_epoch)
+    phase, epoch, end = _find_phase(facts, facts.kept_epoch)
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:
@@ -108,8 +106,8 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
                 f"{text if mirrored else ''}",
             )
         return
-    # With training.keep last, it need not be the exported one.
-    phase, epoch, end = _find_phase(facts, facts.best_epoch)
+    if facts.find_option("training.keep") == "last":
+        return
     if epoch == 1 and phase.epochs >= 3:
         yield Finding(
             "training",
@@ -180,13 +178,11 @@ def _advise_weights(facts: ReportFacts) -> str:
 
 def check_waiting(facts: ReportFacts) -> Iterator[Finding]:
     """Look at the time spent waiting for input."""
-    wait = float(np.median(facts.waits or [0.0]))
-    # An epoch on features in memory tells nothing about the input.
-    on_features = any(phase.on_features for phase in facts.phases[-1:])
-    if wait > LONGEST_INPUT_WAIT and not on_features:
+    if advice := facts.input_facts["advice"]:
         yield Finding(
             "training",
-            f"training spent {wait:.0%} of its time waiting for input",
+            f"training spent {facts.input_facts[INPUT_WAIT_FRACTION]:.0%} of its time waiting for "
+            "input",
             "an idle accelerator wastes time and money",
-            facts.input_advice or "follow the advice in the log of the run",
+            advice,
         )

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from components.contract.confidence import Interval, proportion_interval
-from components.metrics.calibration import ConfidenceBin
 from components.metrics.classification_metrics import Comparison, SliceMetrics
 from components.metrics.metric_table import METRICS
+from components.metrics.score_metrics import ConfidenceBin
 from components.report.facts import ReportFacts
 from components.report.page.drawing import (
     FIRST,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.model_files import RATE
+from components.contract.printable import describe_bytes
 from components.images.picture import Thumbnail
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.proof import SIGNIFICANT
@@ -61,17 +63,8 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
         label, predicted = (shorten(p, _LONGEST_LABEL) for p in (pair.label, pair.predicted))
         taken = f"“{label}” taken for “{predicted}”"
         yield f"The most frequent mistake is {taken}, {count(pair.examples, 'time')}."
-    yield from _tell_corrections(facts)
-
-
-def _tell_corrections(facts: ReportFacts) -> Iterator[str]:
-    """Say how many labels corrections have changed, and what remains without these images."""
-    if not (corrected := facts.corrected):
-        return
-    changed = count(facts.files["corrections"]["relabeled"], "label")
-    yield f"Corrections have changed {changed}, {corrected.images:,} of them of evaluated images."
-    if corrected.images and corrected.accuracy_without is not None:
-        yield f"On the others the accuracy is {percent(corrected.accuracy_without)}."
+    if relabeled := facts.files.get("corrections", {}).get("relabeled"):
+        yield f"Corrections have changed {count(relabeled, 'label')}."
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
@@ -82,14 +75,9 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
         "Input": f"{size} × {size} pixels",
         "Parameters": integer(facts.model.parameters),
         "Started from": _START.get(model["weights"], model["weights"]),
-        "Size on disk": _megabytes(facts.model.bytes),
-        "Training speed": f"{facts.images_per_second:,.0f} images/s",
+        "Size on disk": describe_bytes(facts.model.bytes),
+        "Training speed": f"{facts.input_facts[RATE]:,.0f} images/s",
     }
-
-
-def _megabytes(size: int) -> str:
-    megabytes = size / 1e6
-    return f"{megabytes:,.{0 if megabytes >= 100 else 1 if megabytes >= 1 else 2}f} MB"
 
 
 def _find_worst(metrics: ModelMetrics) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from components.contract.example import EVAL, TEST, TRAIN
+from components.contract.example import EVAL, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import (
@@ -50,7 +50,7 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "drawings": [
             _draw(name, values, kept) for name, values in series.items() if EVAL in values
         ],
-        "search": facts.search and _describe_search(facts.search, facts),
+        "search": facts.search and _describe_search(facts.search),
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
@@ -95,7 +95,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
     )
 
 
-def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str, Any]:
+def _describe_search(search: Mapping[str, Any]) -> dict[str, Any]:
     """List the trials of a search, the most accurate first."""
     trials = sorted(search["trials"], key=lambda trial: (-trial["score"], trial["number"]))
     options = sorted({option for trial in trials for option in trial["values"]})
@@ -112,22 +112,9 @@ def _describe_search(search: Mapping[str, Any], facts: ReportFacts) -> dict[str,
     ]
     return {
         "text": search["text"],
-        "optimism": _describe_optimism(search, facts),
         "titles": [_NAMES[search["measure"]], "Epochs", "Minutes", "State", *options],
         "rows": [(row[0], row[1:]) for row in rows],
     }
-
-
-def _describe_optimism(search: Mapping[str, Any], facts: ReportFacts) -> str:
-    """Say how far the accuracy that chose the trial is above that on images it has not seen."""
-    if facts.split != TEST:
-        return "The same images chose the trial and judge it here, so its accuracy is optimistic."
-    [score] = [trial["score"] for trial in search["trials"] if trial["number"] == search["chosen"]]
-    measure = search["measure"]
-    return (
-        f"The chosen trial has {score:.3f} {_NAMES[measure].lower()} on {facts.selected_on}, which "
-        f"chose it, and {facts.metrics.scalars[measure]:.3f} on test."
-    )
 
 
 def _write(metric: str, value: float) -> str:
@@ -146,7 +133,5 @@ def _list_columns(
     for metric, of_splits in series.items():
         for split, values in of_splits.items():
             title = _NAMES.get(metric, metric) + (f", {split}" if len(of_splits) > 1 else "")
-            # A metric added when training resumed has fewer values.
-            blank = [math.nan] * (epochs - len(values))
-            columns[title] = [_write(metric, value) for value in (*blank, *values)]
+            columns[title] = [_write(metric, value) for value in values]
     return columns

@@ -79,24 +79,13 @@ def read_decided(rejects_uri: str) -> set[str]:
 
     Such images need no second look: they are no suspects.
     """
-    return {
-        row["sha256"]
-        for row in _read_corrections(rejects_uri)
-        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
-    }
-
-
-def find_relabeled(rejects_uri: str, columns: Columns) -> set[str]:
-    """Return the paths of the images in `columns` that corrections have relabeled."""
-    rows = _read_corrections(rejects_uri)
-    digests = {row["sha256"] for row in rows if row["result"] == "relabeled"}
-    keys = zip(columns["path"], columns["sha256"], strict=True)
-    return {path for path, key in keys if key in digests} if digests else set()
-
-
-def _read_corrections(rejects_uri: str) -> list[dict[str, Any]]:
     try:
         with open_file(os.path.join(rejects_uri, CORRECTIONS_FILE)) as file:
-            return [json.loads(line) for line in file]
+            rows = [json.loads(line) for line in file]
     except FileNotFoundError:  # Ingest of earlier versions, or without corrections.
-        return []
+        return set()
+    return {
+        row["sha256"]
+        for row in rows
+        if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
+    }

@@ -5,7 +5,7 @@ of gray or dark images is not odd as a whole.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,6 @@ _TINIEST = 1e-3
 # Octaves to assume at least: nearly equal values have no outliers.
 _LEAST_DEVIATION = 0.25
 
-# More gray images than these are part of the set.
-_RARE, _RARE_FRACTION = 8, 0.005
-_GRAY = 0.02
-
 _NEAREST = 5
 # Training images that stand for all others, as comparing all pairs would take too long.
 _REFERENCES = 2048
@@ -51,13 +47,12 @@ class OddImages(NamedTuple):
 
 
 # The column whose values below the limit are odd, if they also stand out. The most telling reason
-# first, as an image gets only one. The limits of luma (0.32) and entropy are those of CleanVision
+# first, as an image gets only one. The limit of luma (0.32) is that of CleanVision
 # 0.3; blurring a photograph by one pixel leaves a sharpness of 0.3.
 _LIMITS: Mapping[Reason, tuple[str, float]] = {
     "blank": ("contrast", 0.01),
     "dark": ("brightness_high", 0.32),
     "bright": ("darkness_high", 0.1),
-    "low_information": ("entropy", 3.0),
     "blurred": ("sharpness", 0.4),
 }
 
@@ -68,18 +63,14 @@ def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
     `decided` ones of the `columns`, those of the table of images, are left out; `features` are
     embeddings.
     """
-    if "brightness_low" in columns:
-        columns = {**columns, "darkness_high": 1 - columns["brightness_low"].astype(np.float64)}
+    columns = {**columns, "darkness_high": 1 - columns["brightness_low"].astype(np.float64)}
     scores = {
         reason: _keep_odd(_score(columns[column].astype(np.float64), limit))
         for reason, (column, limit) in _LIMITS.items()
-        if column in columns
     }
     if features is not None:
         train = np.flatnonzero(columns["split"] == TRAIN)
         scores["outlier"] = _keep_odd(_score_outliers(features, train))
-    if "colorfulness" in columns:
-        scores["gray"] = _keep_odd(_score_gray(columns["colorfulness"]))
     return _select(columns, scores)
 
 
@@ -116,13 +107,6 @@ def _score_outliers(features: Features, train: Ints) -> Floats:
         release_pages(features)
     far = _deviate(np.log2(np.maximum(distances, _TINIEST)))
     return np.where(far > _FAR, 1 - 0.5 * _FAR / np.maximum(far, _FAR), 0)
-
-
-def _score_gray(colorfulness: npt.NDArray[Any]) -> Floats:
-    """Score the gray images of a set that has few of them."""
-    gray = colorfulness < _GRAY
-    rare = gray.sum() <= max(_RARE, _RARE_FRACTION * len(gray)) and 2 * gray.sum() < len(gray)
-    return np.where(gray & rare, 0.5, 0)
 
 
 def _select(columns: Columns, scores: Mapping[Reason, tuple[Ints, Floats]]) -> OddImages:

@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from components.contract.confidence import Z
-from components.metrics.calibration import Unknowns
+from components.metrics.score_metrics import Unknowns
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0

@@ -100,7 +100,7 @@ def make_suspects(labels: tuple[str, ...], *, images: int) -> SuspectFacts:
     return SuspectFacts(
         rows,
         rows,
-        {kind: 1 + 40 * (kind == "gray") for kind in kinds},
+        {kind: 1 + 40 * (kind == "outlier") for kind in kinds},
         LabelErrors(12, 20, 31, images),
         labels=dict.fromkeys(similar, labels[0]),
         pictures=pictures,

@@ -15,7 +15,7 @@ from components.contract.example import ENCODED
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import canonicalize
 from components.images.options import TransformConfig
-from components.metrics.calibration import Unknowns
+from components.metrics.score_metrics import Unknowns
 from components.predict.model import RankingModel
 from components.trainer.export.formats import export_formats
 from components.trainer.export.known import Known, Likeness
