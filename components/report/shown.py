@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from components.contract.example import spell_path
 from components.contract.suspects import Suspect
@@ -75,6 +76,20 @@ class PredictedImage:
         return self.label == self.predicted
 
 
+@dataclass(frozen=True)
+class ImageMap:
+    """Images placed by their features, at most 3,000 of them and the suspects that are shown."""
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    places: npt.NDArray[np.float64]
+    """0 to 1, [images, 2]."""
+    suspects: frozenset[str]
+    """Paths."""
+    total: int
+    """Images of the run, on the map or not."""
+
+
 class LabelErrors(NamedTuple):
     """An estimate of how many labels are wrong."""
 
@@ -103,6 +118,8 @@ class SuspectFacts:
     """Of the paths of similar images and neighbors."""
     pictures: Mapping[str, Thumbnail | None] = field(default_factory=dict)
     """Of the paths of shown suspects, their neighbors and similar images."""
+    image_map: ImageMap | None = None
+    """None without embeddings."""
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,12 @@ def test_searched_features_of_a_file_need_no_memory(
     mapped = read_embeddings(str(tmp_path))
     assert mapped is not None
     similar.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
+    rows = np.arange(0, 2_000, 20)
+    found = similar.read_rows(mapped, rows)
     maps = psutil.Process().memory_maps(grouped=True)
     [read] = [file.rss for file in maps if file.path == str(tmp_path / EMBEDDINGS_FILE)]
     assert read < mapped.nbytes / 10
+    np.testing.assert_array_equal(found, mapped[rows])
 
 
 def test_an_interrupted_pass_leaves_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from components.report.shown import LabelErrors, PredictedImage, SuspectFacts
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.conftest import SAMPLES, say, words
 from tests.report.samples import comparison_sample, report_sample
+from tests.report.samples.picture_sample import make_suspects
 
 pytestmark = pytest.mark.xdist_group("page")
 
@@ -91,6 +92,18 @@ def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[st
     assert not re.search("nan|None|inf\\b", words(text_pages[name]))
 
 
+def test_the_map_names_each_point_and_fits_into_the_page() -> None:
+    found = make_suspects(("a", 'say "b"'), points=40)
+    assert found.image_map
+    page = render_section("map", replace(report_sample.small(), suspects=found))
+    points = re.findall(r'd="([^"]*)" data-label="([^"]*)" data-names="([^"]*)"', page)
+    counted = [(path.count("M"), label, names.count("&#10;")) for path, label, names in points]
+    assert counted == [(20, "a", 19), (20, "say &#34;b&#34;", 19)]
+    assert page.count("<circle cx") == sum(
+        path in found.image_map.suspects for path in found.image_map.paths
+    )
+
+
 TEXTS = {
     "small": [
         "Of 400 images kept out of training, the model labels",
@@ -109,6 +122,7 @@ TEXTS = {
         "train "
         "Most similar in training: zero zero",
         "Odd images 5 of 45 images, the most conspicuous first. Very dark zero",
+        "300 of 3,000 images. Images that the model finds similar lie close together",
         "The weights are from epoch 19, with a loss of 0.482 on the eval split.",
         "Unknown images The model answers whether an image is known.",
         "1 image appears under two labels",

@@ -11,6 +11,7 @@ import pytest
 
 from tests.report.browser import Page, browse
 from tests.report.conftest import SAMPLES
+from tests.report.samples import report_sample
 
 pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
 
@@ -183,7 +184,7 @@ def test_a_frame_without_scripts(browser: Page, folder: Path, pages: dict[str, s
     open_frame(browser, folder, pages["small"], "allow-same-origin")
     drawn = """[...inner.querySelectorAll('.plot svg')]
       .every(svg => svg.checkVisibility() && svg.getBoundingClientRect().height > 50)"""
-    assert browser.evaluate("inner.querySelectorAll('.plot svg').length") == 7
+    assert browser.evaluate("inner.querySelectorAll('.plot svg').length") == 8
     assert browser.evaluate(drawn)
     part = "inner.querySelector('details:has(table)')"
     assert not browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
@@ -239,3 +240,20 @@ def test_on_paper_nothing_overlaps_and_no_figure_is_lost(
     browser.call("Emulation.setEmulatedMedia", media="print")
     assert browser.evaluate(ON_PAPER) == [0, [], 0]
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_point_of_the_map_shows_its_name_and_picture(browser: Page, folder: Path) -> None:
+    browser.open(folder / "small.html", width=1440)
+    browser.evaluate(
+        """const chart = document.querySelector('.map'); chart.scrollIntoView()
+        const ring = chart.querySelector('circle:not(.mark)').getBoundingClientRect()
+        const place = {clientX: ring.x + ring.width / 2, clientY: ring.y + ring.height / 2}
+        chart.dispatchEvent(new PointerEvent('pointermove', {...place, bubbles: true}))
+        chart.dispatchEvent(new MouseEvent('click', {...place, bubbles: true}))"""
+    )
+    name = browser.evaluate("document.querySelector('.pointed span').textContent")
+    suspects = report_sample.small().suspects
+    assert suspects
+    assert name in {row.path for row in suspects.rows}
+    assert browser.evaluate("document.querySelectorAll('.pointed img').length") == 1
+    assert name in browser.evaluate("document.querySelector('#enlarged[open] p').textContent")

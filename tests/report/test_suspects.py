@@ -78,8 +78,13 @@ def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, An
     assert {suspects.labels[path] for path in similar} == {LABELS[0]}
     assert all(suspects.pictures[path] for path in (*black.neighbors, *similar))
     assert not any(path.startswith("test/") for path in (*black.neighbors, *similar))
+    assert suspects.image_map
+    assert suspects.image_map.suspects == {BLACK}
+    assert suspects.image_map.total == len(suspects.image_map.paths) == 63
     again = show(given)
     assert (again.rows, again.shown) == (suspects.rows, suspects.shown)
+    assert again.image_map
+    assert (again.image_map.places == suspects.image_map.places).all()
 
 
 def test_pictures_beyond_the_limit_are_left_out_those_of_suspects_last(
@@ -96,11 +101,14 @@ def test_a_judged_image_is_no_suspect(given: dict[str, Any], tmp_path: Path) -> 
     assert show(given).shown == ()
 
 
-def test_without_embeddings_there_are_no_neighbors(given: dict[str, Any], tmp_path: Path) -> None:
+def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
     (tmp_path / "model_run" / EMBEDDINGS_FILE).unlink()
     suspects = show(given)
     assert suspects.shown[0].neighbors == ()
     assert suspects.similar == {}
+    assert suspects.image_map is None
 
 
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from components.report.page.classes import (
     describe_confusion,
 )
 from components.report.page.formatting import load_templates
+from components.report.page.image_map import describe_map
 from components.report.page.images import describe_images, describe_suspects
 from components.report.page.metrics import (
     describe_calibration,
@@ -39,6 +40,7 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "images": ("Predictions", describe_images),
     "mistakes": ("Worst mistakes", lambda facts: {}),
     "suspects": ("Suspects", describe_suspects),
+    "map": ("Map", describe_map),
     "slices": ("Slices", lambda facts: describe_slices(facts.comparison)),
     "calibration": ("Calibration", describe_calibration),
     "training": ("Training", describe_training),

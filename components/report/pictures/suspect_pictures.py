@@ -14,7 +14,7 @@ from components.report.pictures.source_pictures import read_pictures
 from components.report.shown import PredictedImage, SuspectFacts
 from components.report.suspects.gathering import FoundSuspects
 from components.report.suspects.odd_images import MOST
-from components.report.suspects.similar import Columns, find_rows, find_similar
+from components.report.suspects.similar import Columns, draw_map, find_rows, find_similar
 
 _SIDE, _SMALL_SIDE = 144, 64
 
@@ -39,6 +39,9 @@ def show_suspects(
     wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
     wanted |= {suspect.path: _SIDE for suspect in chosen}
     labels, pictures = _read(wanted, columns, examples_uri, root)
+    drawn = None
+    if features is not None:
+        drawn = draw_map(columns, features, {suspect.path for suspect in chosen})
     return SuspectFacts(
         rows=found.suspects,
         shown=tuple(chosen),
@@ -47,6 +50,7 @@ def show_suspects(
         similar={name: near[path] for name, path in names.items() if path in near},
         labels=labels,
         pictures=_keep_within(pictures, limit),
+        image_map=drawn,
     )
 
 

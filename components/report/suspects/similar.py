@@ -1,19 +1,24 @@
-"""Images that resemble others: the nearest training images."""
+"""Images that resemble others: the nearest training images, and the map."""
 
 import dataclasses
+import mmap
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.manifold import TSNE
 
 from components.contract.example import TRAIN
 from components.contract.suspects import Suspect
 from components.host.machine import release_pages
+from components.report.shown import ImageMap
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Features = npt.NDArray[np.floating[Any]]
+Places = npt.NDArray[np.float64]
 Columns = Mapping[str, Any]
 """Name → values of all images, in arrays or as `Texts`."""
 
@@ -27,6 +32,12 @@ _STEPS = 10_000
 _ROW_BITS = 32
 _LAST_ROW = 2**_ROW_BITS - 1
 _NONE = np.iinfo(np.int64).min
+
+MOST_POINTS = 3_000
+# Few for t-SNE, but groups have parted by then, and 3,000 images take about ten seconds.
+_ITERATIONS, _NEIGHBORS = 250, 15
+# Single images far away, percent, would shrink the rest.
+_OUTLYING = 0.2
 _SIMILAR = 3
 
 
@@ -82,6 +93,16 @@ def _search(features: Features, queries: Ints, among: Ints, most: int) -> Neighb
     )
 
 
+def read_rows(features: Features, rows: Ints) -> Features:
+    """Copy rows; those of a memory map from its file, as the system maps many pages about each."""
+    if not isinstance(features, np.memmap) or not isinstance(features.base, mmap.mmap):
+        return features[rows]
+    size = features.strides[0]
+    with open(str(features.filename), "rb") as file:
+        parts = [os.pread(file.fileno(), size, features.offset + row * size) for row in rows]
+    return np.frombuffer(b"".join(parts), features.dtype).reshape(len(rows), features.shape[1])
+
+
 def normalize(features: Features) -> Floats:
     """Scale each row to length 1, as float32; rows of zeros and of infinite values become zeros."""
     rows = np.nan_to_num(np.asarray(features, np.float32), posinf=0, neginf=0)
@@ -120,3 +141,43 @@ def add_neighbors(
         dataclasses.replace(suspect, neighbors=suspect.neighbors or similar.get(suspect.path, ()))
         for suspect in suspects
     ]
+
+
+def draw_map(columns: Columns, features: Features, suspects: Collection[str]) -> ImageMap:
+    """Place evenly spaced images, and `suspects`, on a map."""
+    total = len(features)
+    step = max(1, -(-total // MOST_POINTS))
+    rows = np.union1d(np.arange(0, total, step), find_rows(suspects, columns["path"]))
+    return ImageMap(
+        tuple(columns["path"][rows].tolist()),
+        tuple(columns["label"][rows].tolist()),
+        lay_out(read_rows(features, rows)),
+        frozenset(suspects),
+        total,
+    )
+
+
+def lay_out(features: Features, *, seed: int = 0) -> Places:
+    """Return coordinates from 0 to 1, [rows, 2]: similar images lie close together.
+
+    The same features give the same places on as many threads.
+    """
+    rows = normalize(features)
+    if len(rows) < 3 or not np.ptp(rows, axis=0).any():
+        return np.full((len(rows), 2), 0.5)
+    layout = TSNE(
+        perplexity=min(_NEIGHBORS, (len(rows) - 1) / 3),
+        init="pca",
+        max_iter=_ITERATIONS,
+        random_state=seed,
+    )
+    return _scale(layout.fit_transform(rows).astype(np.float64))
+
+
+def _scale(places: Places) -> Places:
+    low, high = np.percentile(places, (_OUTLYING, 100 - _OUTLYING), axis=0)
+    scaled = np.clip((places - low) / np.maximum(high - low, 1e-9), 0, 1)
+    # Halfway to equal spacing, for room between the points of a tight group.
+    ranks = places.argsort(axis=0, kind="stable").argsort(axis=0) / (len(places) - 1)
+    mixed: Places = (scaled + ranks) / 2
+    return mixed

@@ -14,6 +14,7 @@ from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Floats
 from components.report.shown import (
     ClassSample,
+    ImageMap,
     LabelErrors,
     PredictedImage,
     Reject,
@@ -85,8 +86,8 @@ def make_reject(place: int) -> Reject:
     return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
 
 
-def make_suspects(labels: tuple[str, ...], *, images: int) -> SuspectFacts:
-    """A wrong label and an odd image of each kind, of so many `images`."""
+def make_suspects(labels: tuple[str, ...], *, points: int) -> SuspectFacts:
+    """A wrong label and an odd image of each kind, and a map of `points` images."""
     similar = tuple(f"like/{labels[0]}/{n}.jpg" for n in (0, 1))
     kinds: tuple[Reason, ...] = get_args(Reason)
     rows = tuple(
@@ -97,13 +98,21 @@ def make_suspects(labels: tuple[str, ...], *, images: int) -> SuspectFacts:
     )
     pictures = {row.path: digit(n) for n, row in enumerate(rows)}
     pictures |= {path: digit(n, size=24) for n, path in enumerate(similar)}
+    names = [labels[n % len(labels)] for n in range(points)]
     return SuspectFacts(
         rows,
         rows,
         {kind: 1 + 40 * (kind == "outlier") for kind in kinds},
-        LabelErrors(12, 20, 31, images),
+        LabelErrors(12, 20, 31, points),
         labels=dict.fromkeys(similar, labels[0]),
         pictures=pictures,
+        image_map=ImageMap(
+            tuple(f"{name}/{n}.jpg" for n, name in enumerate(names)),
+            tuple(names),
+            np.random.default_rng(6).random((points, 2)),
+            frozenset(row.path for row in rows),
+            10 * points,
+        ),
     )
 
 

@@ -127,7 +127,7 @@ def small() -> ReportFacts:
         rejects=tuple(map(make_reject, range(14))),
         mistakes=make_mistakes(DIGITS, 30),
         images=make_images(comparison.metrics, each=3, most=1000),
-        suspects=make_suspects(DIGITS, images=300),
+        suspects=make_suspects(DIGITS, points=300),
         baseline_version="17",
         notes=("Samples are from the train split.",),
     )
@@ -161,7 +161,7 @@ def nasty() -> ReportFacts:
         rejects=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
         images=make_images(measures, each=2, most=1000),
-        suspects=make_suspects(NASTY, images=2 * len(NASTY)),
+        suspects=make_suspects(NASTY, points=2 * len(NASTY)),
         baseline_version="",
         notes=(),
     )
