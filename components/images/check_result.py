@@ -42,7 +42,7 @@ class CheckedImage:
 
     encoded: bytes
     format: str
-    """"jpeg", "png", "gif" or "bmp"."""
+    """"jpeg" or "png"."""
     height: int
     """Pixels of the upright image."""
     width: int

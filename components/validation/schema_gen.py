@@ -122,7 +122,7 @@ def correct_schema(
     limits = limits or ValidationConfig()
     domains = {
         example.LABEL: sorted(count_values(train, example.LABEL) or []),
-        example.FORMAT: sorted(set(example.FORMATS)),
+        example.FORMAT: list(example.FORMATS),
     }
     del schema.string_domain[:]
     for feature in schema.feature:
