@@ -13,20 +13,16 @@ from components.contract.printable import format_duration
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules
-from pipeline_def.kubeflow.client.api import Api, Connection
+from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.follow import RUN_ENDS, describe, follow
 from pipeline_def.kubeflow.client.runs import Parameter, RunRequest
-from pipeline_def.kubeflow.specification import (
-    Specification,
-    check_documents,
-    check_root,
-    read_documents,
-)
+from pipeline_def.kubeflow.specification import Specification, check_documents, read_documents
 from pipeline_def.kubeflow.step_interface import RUN_PARAMETERS
 
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
+_MOST_LISTED = 20
 _READERS: dict[str, Callable[[str], Parameter]] = {
     "NUMBER_INTEGER": int,
     "NUMBER_DOUBLE": float,
@@ -51,13 +47,12 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     add("--experiment", default="images", help="Created if missing. Default: images.")
     add("--token-file", help="File with a bearer token. Default: the variable KFP_TOKEN, or none.")
     add("--ca-cert", help="PEM file with the certificate of the server's authority.")
-    add("--timeout", type=float, default=30.0, help="Seconds for one request. Default: 30.")
 
 
 def connect(options: argparse.Namespace) -> Api:
     """Return the API that the options of `add_connection` name."""
-    names = [item.name for item in dataclasses.fields(Connection)]
-    return Api(Connection(**{name: getattr(options, name) for name in names}))
+    names = ("endpoint", "namespace", "token_file", "ca_cert")
+    return Api(**{name: getattr(options, name) for name in names})
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +67,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="Parameter of the run, such as training_epochs=5. May be repeated.",
     )
-    add("--pipeline-root", help="URL of the folder for what steps write.")
     add("--service-account", help="Account that runs the steps.")
-    add("--no-cache", action="store_true", help="Run every step, whatever is in the cache.")
 
 
 def make_request(options: argparse.Namespace, name: str | None) -> RunRequest:
@@ -85,18 +78,12 @@ def make_request(options: argparse.Namespace, name: str | None) -> RunRequest:
     """
     documents = read_documents(options.spec)
     check_documents(documents, "oss")
-    if options.pipeline_root is not None:
-        check_root(options.pipeline_root, "oss")
     specification = Specification(documents[0])
     pipeline = specification.spec["pipelineInfo"]["name"]
-    # A run has no such setting.
-    for task in specification.tasks.values() if options.no_cache else ():
-        task["cachingOptions"] = {"enableCache": False}
     return RunRequest(
         documents=documents,
         name=name or f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}",
         parameters=_parse_parameters(options.parameter, specification),
-        pipeline_root=options.pipeline_root,
         service_account=options.service_account,
         experiment=options.experiment,
     )
@@ -137,14 +124,14 @@ def run(arguments: list[str]) -> int:
     add_connection(parser)
     options = parser.parse_args(arguments)
     request = make_request(options, options.run_name)
-    with connect(options) as api:
-        run_id = client.start_run(api, request)
-        url = f"{api.address}/#/runs/details/{run_id}"
-        print(f"Run: {run_id}\n{url}", flush=True)
-        if not options.wait:
-            return 0
-        tasks = Specification(*request.documents).tasks
-        state = follow(lambda: client.read_run(api, run_id, tasks), url)
+    api = connect(options)
+    run_id = client.start_run(api, request)
+    url = f"{api.address}/#/runs/details/{run_id}"
+    print(f"Run: {run_id}\n{url}", flush=True)
+    if not options.wait:
+        return 0
+    tasks = Specification(*request.documents).tasks
+    state = follow(lambda: client.read_run(api, run_id, tasks), url)
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
@@ -172,35 +159,31 @@ def schedule(arguments: list[str]) -> int:
         request = make_request(options, options.name)
         pipeline = request.documents[0]["pipelineInfo"]["name"]
         request = dataclasses.replace(request, name=options.name or pipeline)
-    with connect(options) as api:
-        if options.list:
-            listed = schedules.list_schedules(api, options.experiment)
-            rows = map(schedules.describe_schedule, listed)
-            print_table(("Schedule", "Cron, with seconds", "", "ID"), rows)
-        elif options.remove:
-            schedules.remove_schedule(api, options.experiment, options.remove)
-            print(f"Removed: {options.remove}")
-        else:
-            created = schedules.add_schedule(api, request, cron)
-            name, cron, _, schedule_id = schedules.describe_schedule(created)
-            print(f"Schedule: {name}, {cron} (with seconds), {schedule_id}")
+    api = connect(options)
+    if options.list:
+        listed = schedules.list_schedules(api, options.experiment)
+        rows = map(schedules.describe_schedule, listed)
+        print_table(("Schedule", "Cron, with seconds", "", "ID"), rows)
+    elif options.remove:
+        schedules.remove_schedule(api, options.experiment, options.remove)
+        print(f"Removed: {options.remove}")
+    else:
+        created = schedules.add_schedule(api, request, cron)
+        name, cron, _, schedule_id = schedules.describe_schedule(created)
+        print(f"Schedule: {name}, {cron} (with seconds), {schedule_id}")
     return 0
 
 
 def runs(arguments: list[str]) -> int:
-    """List the latest runs of an experiment."""
+    """List the latest 20 runs of an experiment."""
     parser = Parser(prog="kfp_runner.py runs", description=runs.__doc__)
-    parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     add_connection(parser)
     options = parser.parse_args(arguments)
 
     from pipeline_def.runs.table import print_json, print_table
 
-    if not 1 <= options.number <= 200:
-        raise ConfigurationError(f"--number is {options.number}: it must be from 1 to 200.")
-    with connect(options) as api:
-        listed = client.list_runs(api, options.experiment, options.number)
+    listed = client.list_runs(connect(options), options.experiment, _MOST_LISTED)
     if options.json:
         print_json(listed)
     else:
@@ -224,9 +207,9 @@ def logs(arguments: list[str]) -> int:
     parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
     add_connection(parser)
     options = parser.parse_args(arguments)
-    with connect(options) as api:
-        run = client.find_run(api, options.experiment, options.run)
-        text = client.read_task_log(api, run["run_id"], options.task)
+    api = connect(options)
+    run = client.find_run(api, options.experiment, options.run)
+    text = client.read_log(api, run, options.task)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0
 
@@ -237,12 +220,12 @@ def stop(arguments: list[str]) -> int:
     parser.add_argument("run", help="ID of the run, its beginning, or its name.")
     add_connection(parser)
     options = parser.parse_args(arguments)
-    with connect(options) as api:
-        run = client.find_run(api, options.experiment, options.run)
-        run_id = run["run_id"]
-        if run["state"] in RUN_ENDS:
-            print(f"{run_id} has already ended: {describe(run['state'])}")
-            return 0
-        client.stop_run(api, run_id)
+    api = connect(options)
+    run = client.find_run(api, options.experiment, options.run)
+    run_id = run["run_id"]
+    if run["state"] in RUN_ENDS:
+        print(f"{run_id} has already ended: {describe(run['state'])}")
+        return 0
+    client.stop_run(api, run_id)
     print(f"Stopping: {run_id}")
     return 0

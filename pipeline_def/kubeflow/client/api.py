@@ -1,14 +1,12 @@
 """Send requests to the API of open-source Kubeflow Pipelines; each error is one sentence."""
 
-import functools
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from components.contract.configuration import require
-from components.contract.errors import ConfigurationError, ServiceError
+from components.contract.errors import ServiceError
+from pipeline_def.config.yaml_file import read_text
 from pipeline_def.service_errors import (
     Unreachable,
     is_http_url,
@@ -18,119 +16,53 @@ from pipeline_def.service_errors import (
 )
 
 TOKEN_VARIABLE = "KFP_TOKEN"
-# The SDK's variable for the token that Kubernetes projects into a pod, and its default.
-_POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
-_POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+_TIMEOUT_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Connection:
-    """Where the API is, and who calls it."""
+class Api:
+    """The REST API v2beta1, with a time limit and checked responses.
 
-    endpoint: str
-    namespace: str | None = None
-    token_file: str | None = None
-    ca_cert: str | None = None
-    timeout: float = 30.0
-    """Seconds for one request."""
+    `kfp.Client` prints links, sets no time limits, reads a namespace from ~/.config/kfp, and
+    accepts a login page as a response.
+    """
 
-    def __post_init__(self) -> None:
-        """Validate every value."""
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        namespace: str | None = None,
+        token_file: str | None = None,
+        ca_cert: str | None = None,
+    ) -> None:
+        """Validate every value; nothing is sent yet."""
+        # The dashboard shows the pages of pipelines in a frame below /_/, where there is no API.
+        self.address = endpoint.partition("#")[0].rstrip("/").replace("/_/pipeline", "/pipeline")
+        self.namespace, self._token_file, self._ca_cert = namespace, token_file, ca_cert
         # Before the URL is quoted in any message.
         require(
-            "@" not in self.endpoint and "?" not in self.address(),
+            "@" not in endpoint and "?" not in self.address,
             "--endpoint must not contain a password or a query: pass a token in --token-file or "
             f"{TOKEN_VARIABLE}.",
         )
         require(
-            is_http_url(self.address()),
-            f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080.",
+            is_http_url(self.address),
+            f"--endpoint is {endpoint}: it must be a URL such as http://localhost:8080.",
         )
         require(
-            not self.ca_cert or os.path.isfile(self.ca_cert),
-            f"--ca-cert is {self.ca_cert}: there is no such file.",
-        )
-        require(
-            0 < self.timeout <= 3600,
-            f"--timeout is {self.timeout:g}: it must be above 0 and at most 3600.",
+            not ca_cert or os.path.isfile(ca_cert),
+            f"--ca-cert is {ca_cert}: there is no such file.",
         )
 
-    def address(self) -> str:
-        """Return the endpoint without what the browser's address bar adds to it."""
-        # The dashboard shows the pages of pipelines in a frame below /_/, where there is no API.
-        bare = self.endpoint.partition("#")[0].rstrip("/")
-        return bare.replace("/_/pipeline", "/pipeline")
+    def call(self, method: str, path: str, action: str, **content: Any) -> dict[str, Any]:
+        """Send a request and return the JSON object in the response.
 
-    def token(self) -> str | None:
-        """Read the token from the file, from `KFP_TOKEN`, or from the pod; there may be none.
-
-        Kubernetes renews projected tokens, so each request reads it again.
-
-        Raises:
-            ConfigurationError: The file cannot be read or does not contain a token.
-        """
-        text, source = os.environ.get(TOKEN_VARIABLE), f"the variable {TOKEN_VARIABLE}"
-        if self.token_file or not text:
-            source = self.token_file or os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
-            if not self.token_file and not os.path.isfile(source):
-                return None
-            try:
-                with open(source, encoding="utf-8") as file:
-                    text = file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "not text"
-                raise ConfigurationError(
-                    f"Cannot read the token file {source}: {reason}."
-                ) from None
-        token = text.strip()
-        # http.client would quote a header with a line break in its error message.
-        require(
-            token.isascii() and token.isprintable() and len(token.split()) == 1,
-            f"There is no token in {source}: it must be one word of ASCII characters.",
-        )
-        return token
-
-
-class Api:
-    """The SDK's generated client (`kfp_server_api`), with time limits and checked responses.
-
-    `kfp.Client` wraps the same client, but prints links, sets no time limits, reads a namespace
-    from ~/.config/kfp, and accepts a login page as a response.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        """Prepare the client without sending anything."""
-        import kfp_server_api
-
-        self.connection = connection
-        self.address = connection.address()
-        configuration = kfp_server_api.Configuration(host=self.address)
-        configuration.ssl_ca_cert = connection.ca_cert
-        # Retries would multiply the time limit, and redirects lead to login pages.
-        configuration.retries = False
-        configuration.api_key_prefix = {"authorization": "Bearer"}
-        self._package = kfp_server_api
-        self._client = kfp_server_api.ApiClient(configuration)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.rest_client.pool_manager.clear()
-        self._client.close()
-
-    def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of a service, such as RunServiceApi, and return the JSON object it returns.
-
-        `action` completes "could not <action>" in error messages. Bodies go by position, as
-        releases of the generated client name them differently.
+        `action` completes "could not <action>" in error messages; `content` is as for `requests`.
 
         Raises:
             Unreachable: The API gave no valid response; a retry may succeed.
             ServiceError: The API refused, or something else responded.
         """
-        bound = getattr(getattr(self._package, service)(self._client), method)
-        text, _ = self._send(functools.partial(bound, *args, **kwargs), action)
+        text, _ = self._send(method, f"/apis/v2beta1/{path}", action, **content)
         try:
             response = json.loads(text)
         except ValueError:
@@ -139,73 +71,92 @@ class Api:
             raise self._not_the_api("it returned a list or a single value")
         return response
 
-    def create(self, key: str, *args: Any, **kwargs: Any) -> str:
+    def create(self, key: str, path: str, action: str, **content: Any) -> str:
         """Do as `call` does; return the ID `key` of what was created."""
-        response = self.call(*args, **kwargs)
+        response = self.call("POST", path, action, **content)
         if key not in response:
             raise self._not_the_api(f"it returned no {key}")
         return str(response[key])
 
-    def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
+    def text(self, path: str, action: str, **query: str | None) -> str:
         """Return the text at a path next to the API, such as a log; raise errors as `call` does."""
-        request = functools.partial(
-            self._client.call_api,
-            path,
-            "GET",
-            query_params=list((query or {}).items()),
-            auth_settings=["Bearer"],
-        )
-        text, kind = self._send(request, action)
+        text, kind = self._send("GET", path, action, params=query)
         if "html" in kind:
             raise self._not_the_api("it returned a web page")
         return text
 
-    def _send(self, request: Callable[..., Any], action: str) -> tuple[str, str]:
+    def _send(self, method: str, path: str, action: str, **content: Any) -> tuple[str, str]:
         """Return text and content type of the response."""
-        token = self.connection.token()
-        self._client.configuration.api_key = {"authorization": token} if token else {}
-        # The generated client ignores a time limit that is a single float.
-        limits = (self.connection.timeout, self.connection.timeout)
-        try:
-            response = request(_preload_content=False, _request_timeout=limits)
-            text = response.data.decode("utf-8", "replace")
-        except Exception as error:
-            raise self._explain(error, token, action) from None
-        return text, response.headers.get("Content-Type", "")
+        import requests
 
-    def _explain(self, error: Exception, token: str | None, action: str) -> Exception:
-        """Return the error to raise for one of the generated client."""
-        import urllib3
+        token = self._token()
+        # A proxy that checks logins answers this with a status instead of a redirect to its page.
+        headers = {"Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        with requests.Session() as session:
+            # Neither proxies, which would also be asked for localhost, nor the logins of ~/.netrc.
+            session.trust_env = False
+            try:
+                response = session.request(
+                    method,
+                    f"{self.address}{path}",
+                    headers=headers,
+                    timeout=_TIMEOUT_SECONDS,
+                    # They lead to login pages.
+                    allow_redirects=False,
+                    verify=self._ca_cert or True,
+                    **content,
+                )
+            except requests.RequestException as error:
+                raise self._unreachable(error) from None
+        text = response.content.decode("utf-8", "replace")
+        kind = response.headers.get("Content-Type", "")
+        if not 200 <= response.status_code < 300:
+            message = "" if "html" in kind else one_line(read_message(text), token)
+            raise self._refusal(response.status_code, action, message)
+        return text, kind
 
-        # When an error has no body, as with TLS, the client fails with another one on top.
-        kind = self._package.ApiException
-        cause = error.__context__ if isinstance(error.__context__, kind) else error
-        if status := int(getattr(cause, "status", None) or 0):
-            return self._refusal(cause, status, token, action)
-        if not isinstance(cause, kind | urllib3.exceptions.HTTPError | OSError | ValueError):
-            return cause
+    def _token(self) -> str | None:
+        """Read the token from the file or from `KFP_TOKEN`; there may be none.
+
+        Kubernetes renews projected tokens, so each request reads it again.
+        """
+        text, source = os.environ.get(TOKEN_VARIABLE), f"the variable {TOKEN_VARIABLE}"
+        if self._token_file:
+            text, source = read_text(self._token_file), self._token_file
+        elif not text:
+            return None
+        token = text.strip()
+        # An error about a header with a line break would quote it.
+        require(
+            token.isascii() and token.isprintable() and len(token.split()) == 1,
+            f"There is no token in {source}: it must be one word of ASCII characters.",
+        )
+        return token
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        cause = error.args[0] if error.args else error
         # The connection's own description comes first.
         reason = one_line(str(getattr(cause, "reason", None) or cause)).rpartition(": ")[2]
         return Unreachable(
-            f"Cannot reach {self.address} ({reason}): check --endpoint, --timeout, --ca-cert, and "
-            "that the port forward or the gateway is running."
+            f"Cannot reach {self.address} ({reason}): check --endpoint, --ca-cert, and that the "
+            "port forward or the gateway is running."
         )
 
-    def _refusal(self, error: Any, status: int, token: str | None, action: str) -> ServiceError:
-        html = "html" in (error.headers or {}).get("Content-Type", "")
-        message = "" if html else one_line(read_message(error.body), token)
+    def _refusal(self, status: int, action: str, message: str) -> ServiceError:
         # The gateway answers an unknown path and a missing object with the same status and code.
         if 300 <= status < 400 or (status == 404 and message in ("", "Not Found")):
             return self._not_the_api(f"{status}")
         # Only the text says that a request lacks the namespace.
-        if self.connection.namespace is None and "namespace" in message:
+        if self.namespace is None and "namespace" in message:
             message += "; pass --namespace, as the cluster has several users"
         rights = f"check the token in --token-file or {TOKEN_VARIABLE}, its rights and --namespace"
         return refusal(self.address, status, action, message, rights=rights)
 
-    def _not_the_api(self, found: str) -> ServiceError:
+    def _not_the_api(self, reason: str) -> ServiceError:
         return ServiceError(
-            f"{self.address} is not the Kubeflow Pipelines v2 API ({found}): check --endpoint, and "
-            f"if it is a login page, pass a token in --token-file or {TOKEN_VARIABLE}. Behind a "
-            "dashboard, the endpoint ends in /pipeline."
+            f"{self.address} is not the Kubeflow Pipelines v2 API ({reason}): check --endpoint, "
+            f"and if it is a login page, pass a token in --token-file or {TOKEN_VARIABLE}. Behind "
+            "a dashboard, the endpoint ends in /pipeline."
         )

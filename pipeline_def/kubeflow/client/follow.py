@@ -133,13 +133,6 @@ def read_state(run: Details) -> str:
     return STOPPED if state == "FAILED" and _stopped_at(run) else state
 
 
-def list_tasks(run: Details) -> set[str]:
-    """Return the names of all tasks of a run; none until its driver has listed them."""
-    listed = (run.get("run_details") or {}).get("task_details") or []
-    names = {str(detail.get("display_name")) for detail in listed}
-    return {name for name in names if f"{name}{_DRIVER}" in names} - {"root"}
-
-
 def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     """Return the state of a run and of these tasks, in the order in which they started."""
     listed = (run.get("run_details") or {}).get("task_details") or []

@@ -5,27 +5,23 @@ import dataclasses
 import datetime
 import hashlib
 import json
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
 
 from components.contract.configuration import require
-from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.follow import (
     RUN_ENDS,
     RunView,
-    list_tasks,
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.specification import pod_of, steps_of
+from pipeline_def.kubeflow.specification import pod_of
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
     PRIVATE_ROOT,
@@ -51,7 +47,6 @@ class RunRequest:
     """The specification and, if there is one, the platform's document."""
     name: str
     parameters: Mapping[str, Parameter]
-    pipeline_root: str | None = None
     service_account: str | None = None
     experiment: str = ""
     """Created if missing."""
@@ -59,8 +54,7 @@ class RunRequest:
 
 def start_run(api: Api, request: RunRequest) -> str:
     """Upload the specification as a new version of its pipeline; start a run and return its ID."""
-    body = prepare_run(api, request)
-    return api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
+    return api.create("run_id", "runs", "start a run", json=prepare_run(api, request))
 
 
 def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
@@ -72,7 +66,6 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
     pipeline_id = _find_or_create(api, "pipeline", pipeline)
     text = str(yaml.safe_dump_all(request.documents, sort_keys=False))
     version_id = _upload(api, pipeline_id, text)
-    config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     return {
         "display_name": request.name,
         "experiment_id": experiment_id,
@@ -80,7 +73,7 @@ def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
             "pipeline_id": pipeline_id,
             "pipeline_version_id": version_id,
         },
-        "runtime_config": config,
+        "runtime_config": {"parameters": dict(request.parameters)},
         **_present(service_account=request.service_account),
     }
 
@@ -103,9 +96,8 @@ def _find(api: Api, kind: str, name: str) -> str | None:
     predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
     # The server decodes the query, and then the filter once more.
     chosen = quote(json.dumps({"predicates": [predicate]}))
-    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
-    space = _present(namespace=api.connection.namespace)
-    listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
+    query = {"filter": chosen, "namespace": api.namespace}
+    listed = api.call("GET", f"{kind}s", f"list {kind}s", params=query)
     return next((str(row[f"{kind}_id"]) for row in listed.get(f"{kind}s") or []), None)
 
 
@@ -116,39 +108,33 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
     """
     if existing_id := _find(api, kind, name):
         return existing_id
-    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
-    body = {"display_name": name, **_present(namespace=api.connection.namespace)}
-    return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
+    body = {"display_name": name, **_present(namespace=api.namespace)}
+    return api.create(f"{kind}_id", f"{kind}s", f"create the {kind} {name}", json=body)
 
 
 def _upload(api: Api, pipeline_id: str, text: str) -> str:
     """Upload a version, named by time and content."""
     now = datetime.datetime.now(datetime.UTC)
     version = f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "pipeline.yaml")
-        path.write_text(text, encoding="utf-8")
-        return api.create(
-            "pipeline_version_id",
-            "PipelineUploadServiceApi",
-            "upload_pipeline_version",
-            f"upload the specification as version {version}",
-            str(path),
-            name=version,
-            pipelineid=pipeline_id,
-        )
+    return api.create(
+        "pipeline_version_id",
+        "pipelines/upload_version",
+        f"upload the specification as version {version}",
+        files={"uploadfile": ("pipeline.yaml", text.encode(), "application/octet-stream")},
+        params={"name": version, "pipelineid": pipeline_id},
+    )
 
 
 def read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     """Read the state of a run; if it failed, with the reason from the log of the failed task."""
-    run = _get(api, run_id)
+    run = api.call("GET", f"runs/{run_id}", f"read the run {run_id}")
     view = read_view(run, tasks)
     task = view.failed_task() if view.state in RUN_ENDS else None
     if task is None or task.error:
         return view
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
-        reason = find_reason(_read_kept_log(api, run, task.name), task.name)
+        reason = find_reason(read_log(api, run, task.name), task.name)
         return dataclasses.replace(view, error=reason or view.error)
     return view
 
@@ -160,7 +146,7 @@ def list_runs(api: Api, experiment: str, most: int) -> list[Row]:
         "page_size": most,
         "sort_by": "created_at desc",
     }
-    listed = api.call("RunServiceApi", "run_service_list_runs", "list runs", **query)
+    listed = api.call("GET", "runs", "list runs", params=query)
     return [run | {"state": read_state(run)} for run in listed.get("runs") or []]
 
 
@@ -184,41 +170,26 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> Row:
 
 def stop_run(api: Api, run_id: str) -> None:
     """Stop a run; its pods end, and its state becomes CANCELED."""
-    api.call("RunServiceApi", "run_service_terminate_run", f"stop the run {run_id}", run_id)
+    api.call("POST", f"runs/{run_id}:terminate", f"stop the run {run_id}")
 
 
-def read_task_log(api: Api, run_id: str, task: str) -> str:
-    """Return what is kept of the log of a task, or of a step that shares a task with others."""
-    run, pod = _get(api, run_id), pod_of(task)
-    [view] = (view for view in read_view(run, [pod]).tasks if view.name == pod)
-    known = list_tasks(run)
-    if known and pod not in known:
-        steps = {part for name in known for part in steps_of(name)} | known
-        hint = did_you_mean(task, steps) or f" It has {', '.join(sorted(known))}."
-        raise ConfigurationError(f"The run {run_id} has no task {task}.{hint}")
-    if view.state in ("", "CACHED", "SKIPPED"):
-        state = view.state or "not started"
-        raise ConfigurationError(f"{pod} has no log in the run {run_id}: it is {state}.")
-    return _read_kept_log(api, run, pod)
-
-
-def _read_kept_log(api: Api, run: Row, task: str) -> str:
-    """Return the log that a task keeps in the object store, through the interface's server."""
-    action, reasons = f"read the log of {task}", []
+def read_log(api: Api, run: Row, step: str) -> str:
+    """Return the log that the task of a step keeps in the object store, as KFP's interface does."""
+    task, reasons = pod_of(step), []
     for url in _log_urls(api, run, task):
         scheme, _, path = url.partition("://")
         bucket, _, key = path.partition("/")
         query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
-        query |= _present(namespace=api.connection.namespace)
         try:
-            return api.text("/artifacts/get", action, query)
+            action = f"read the log of {task}"
+            return api.text("/artifacts/get", action, namespace=api.namespace, **query)
         except ServiceError as error:
             reasons.append(f"{url}: {one_line(str(error))}")
-    namespace = api.connection.namespace or "kubeflow"
     raise ServiceError(
-        f"There is no log of {task}: its step has not begun, or could not reach the store "
-        f"({'; '.join(reasons)}). Its pod, while it exists, may tell more: `kubectl --namespace "
-        f"{namespace} logs --prefix --selector pipeline/runid={run['run_id']}`."
+        f"There is no log of {task}: its step was cached, has not begun, or could not reach the "
+        f"store ({'; '.join(reasons)}). Its pod, while it exists, may tell more: `kubectl "
+        f"--namespace {api.namespace or 'kubeflow'} logs --prefix --selector "
+        f"pipeline/runid={run['run_id']}`."
     )
 
 
@@ -229,19 +200,13 @@ def _log_urls(api: Api, run: Row, task: str) -> list[str]:
     """
     action = "read the pipeline of the run"
     reference = run.get("pipeline_version_reference") or {}
-    ids = (str(reference.get(f"pipeline_{key}id")) for key in ("", "version_"))
-    version = api.call("PipelineServiceApi", "pipeline_service_get_pipeline_version", action, *ids)
+    pipeline_id, version_id = map(reference.get, ("pipeline_id", "pipeline_version_id"))
+    version = api.call("GET", f"pipelines/{pipeline_id}/versions/{version_id}", action)
     stored = version.get("pipeline_spec") or {}
     # With a platform document the specification is one level deeper.
     spec = stored.get("pipeline_spec") or stored
-    namespace = api.connection.namespace
-    defaults = [PRIVATE_ROOT.format(namespace)] if namespace else []
+    defaults = [PRIVATE_ROOT.format(api.namespace)] if api.namespace else []
     root = (run.get("runtime_config") or {}).get("pipeline_root") or spec.get("defaultPipelineRoot")
     roots = [str(root).rstrip("/")] if root else [*defaults, DEFAULT_ROOT]
     name = (spec.get("pipelineInfo") or {}).get("name")
     return [kept_log(f"{place}/{name}/{run['run_id']}", task) for place in roots]
-
-
-def _get(api: Api, run_id: str) -> Row:
-    run = api.call("RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id)
-    return {"run_id": run_id, **run}

@@ -13,9 +13,8 @@ Say = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
+def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KFP_TOKEN", raising=False)
 
 
 @pytest.fixture

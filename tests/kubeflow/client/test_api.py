@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client.api import Api, Connection
+from pipeline_def.kubeflow.client import api
+from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.runs import RunRequest, read_run, start_run
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error, nodes
@@ -19,7 +20,7 @@ TOKEN = "eyJ-very-secret"
 
 def refused(say: Say, *options: str) -> str:
     """Return the error message: one sentence on one line, without the token."""
-    status, text = say("run", "--timeout", "5", *options)
+    status, text = say("run", *options)
     assert (status, text.count("\n")) == (2, 1), text
     assert text.rstrip()[-1] in ".?"
     assert TOKEN not in text
@@ -40,24 +41,24 @@ def test_the_token_is_sent(
     server.token, file = TOKEN, tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     assert say("run", "--token-file", str(file))[0] == 0
-    for name, value in (("KFP_TOKEN", TOKEN), ("KF_PIPELINES_SA_TOKEN_PATH", str(file))):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, value)
-            assert say("run")[0] == 0
+    monkeypatch.setenv("KFP_TOKEN", TOKEN)
+    assert say("run")[0] == 0
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {TOKEN}"}
 
 
 def test_a_token_that_is_missing_or_wrong(
-    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    server.token = "another"
+    server.token, empty = "another", tmp_path / "empty"
+    empty.touch()
     assert "(401: " in refused(say)
     monkeypatch.setenv("KFP_TOKEN", TOKEN)
     # The stub's message quotes the token, as a server's may.
     assert "check the token in --token-file or KFP_TOKEN" in refused(say)
     monkeypatch.setenv("KFP_TOKEN", f"{TOKEN} {TOKEN}")
     assert "There is no token in the variable KFP_TOKEN" in refused(say)
-    assert "Cannot read the token file" in refused(say, "--token-file", "/nowhere/token")
+    assert "Cannot read /nowhere/token" in refused(say, "--token-file", "/nowhere/token")
+    assert f"There is no token in {empty}" in refused(say, "--token-file", str(empty))
 
 
 NOT_THE_API = "is not the Kubeflow Pipelines v2 API"
@@ -88,26 +89,28 @@ def test_what_a_server_refuses(
 def test_a_token_that_is_renewed(server: KfpServer, spec: Path, tmp_path: Path) -> None:
     """`kfp.Client` replaces the caller's token by its own, and ignores the namespace."""
     (tmp_path / "token").write_text(TOKEN)
-    connection = Connection(server.url, "team", token_file=str(tmp_path / "token"), timeout=5.0)
-    with Api(connection) as api:
-        documents = [*yaml.safe_load_all(spec.read_text())]
-        run = start_run(api, RunRequest(documents, "first", {}, experiment="flowers"))
+    api = Api(server.url, namespace="team", token_file=str(tmp_path / "token"))
+    documents = [*yaml.safe_load_all(spec.read_text())]
+    run = start_run(api, RunRequest(documents, "first", {}, experiment="flowers"))
     server.token = "renewed"
-    with Api(connection) as api, pytest.raises(UserError, match="401"):
+    with pytest.raises(UserError, match="401"):
         read_run(api, run, ())
     (tmp_path / "token").write_text("renewed")
     server.script.append(nodes("CANCELED", "ImageExampleGen CANCELED 1 2"))
-    with Api(connection) as api:
-        assert read_run(api, run, ()).state == "CANCELED"
+    assert read_run(api, run, ()).state == "CANCELED"
     own = [headers["authorization"] for headers in server.headers]
     assert own == [*[f"Bearer {TOKEN}"] * (len(own) - 1), "Bearer renewed"]
     assert {one["namespace"] for one in (*server.experiments, *server.pipelines)} == {"team"}
 
 
-def test_an_address_that_does_not_answer(server: KfpServer, say: Say) -> None:
-    """The SDK's client has no time limits, and tries four times."""
+def test_an_address_that_does_not_answer(
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_TIMEOUT_SECONDS", 0.2)
+    # It would be asked for localhost, too.
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid")
     begin, server.hang = time.monotonic(), 4.0
-    assert "(Read timed out" in refused(say, "--timeout", "0.2")
+    assert "(Read timed out" in refused(say)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -131,7 +134,7 @@ def test_a_wrong_endpoint(say: Say, endpoint: str, expected: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/_/pipeline/#/runs", "/pipeline/#/runs/details/1?tab=2"])
 def test_an_endpoint_copied_from_the_browser(path: str) -> None:
     address = "https://host/pipeline" if "pipeline" in path else "https://host"
-    assert Connection(f"https://host{path}").address() == address
+    assert Api(f"https://host{path}").address == address
 
 
 def test_tls(tmp_path: Path, say: Say, server: KfpServer) -> None:
