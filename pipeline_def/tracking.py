@@ -14,7 +14,7 @@ from typing import Any
 
 from components.contract.errors import ServiceError
 from components.contract.printable import hide_login
-from pipeline_def.config.tracking import TOKEN_VARIABLE, TrackingConfig
+from pipeline_def.config.config import TOKEN_VARIABLE, TrackingConfig
 from pipeline_def.runs.history import flatten
 from pipeline_def.runs.record import RunRecord, now
 from pipeline_def.service_errors import one_line, read_message

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 from components.contract.artifact_files import on_disk
-from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
 from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
@@ -26,9 +25,6 @@ _ASSUMED_SIDE = 224
 
 def overview(arguments: list[str]) -> int:
     """Print the help, or report an unknown command."""
-    first = arguments[0] if arguments else ""
-    if hint := did_you_mean(first, COMMANDS):
-        raise ConfigurationError(f"Unknown command {first!r}.{hint}")
     parser = Parser(prog="kfp_runner.py", description=_DESCRIPTION)
     commands = parser.add_subparsers(required=True, metavar="|".join(COMMANDS))
     for name, command in COMMANDS.items():

@@ -26,7 +26,6 @@ _MOST_LISTED = 20
 _READERS: dict[str, Callable[[str], Parameter]] = {
     "NUMBER_INTEGER": int,
     "NUMBER_DOUBLE": float,
-    "BOOLEAN": lambda text: {"true": True, "false": False}[text.lower()],
 }
 
 
@@ -103,7 +102,7 @@ def _parse_parameters(texts: list[str], specification: Specification) -> dict[st
         kind = definitions[name].get("parameterType", "STRING")
         try:
             parameters[name] = _READERS.get(kind, str)(value)
-        except (ValueError, KeyError):
+        except ValueError:
             raise ConfigurationError(f"--parameter {text}: the value must be a {kind}.") from None
     # Before an hour of ingest: the values are checked as those of options are.
     for parameter in RUN_PARAMETERS:

@@ -107,13 +107,10 @@ class Specification:
         """Return the component of a task."""
         return _part(self.components, self.tasks[task].get("componentRef", {}).get("name", ""))
 
-    def executor(self, task: str) -> Spec:
-        """Return the executor of a task."""
-        return _part(self.executors, self.component(task).get("executorLabel", ""))
-
     def container(self, task: str) -> Spec:
         """Return the container of a task; {} if it has none."""
-        return _part(self.executor(task), "container")
+        label = self.component(task).get("executorLabel", "")
+        return _part(self.executors, label, "container")
 
     def definitions(self, task: str, side: str, kind: str) -> dict[str, Spec]:
         """Return its inputDefinitions or outputDefinitions, of parameters or artifacts."""

@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.contract.artifact_files import on_disk
+from components.contract.configuration import require
+from components.contract.errors import ConfigurationError
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 
@@ -159,6 +162,26 @@ def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
 def is_integer(value: Any) -> bool:
     """Return whether a JSON value is an integer; in Python, true and false are integers too."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_storage(storage: str | None, step: StepConfig, *, in_place: bool) -> str:
+    """Return the storage; raise ConfigurationError if workers cannot share it or the artifacts.
+
+    `in_place`: all artifacts are on gs://.
+    """
+    if not storage or not (storage.startswith("gs://") or step.mounts(storage)):
+        place = storage or "the cluster's own store"
+        raise ConfigurationError(
+            f"Several workers cannot share checkpoints in {place}: set "
+            "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
+            "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
+        )
+    require(
+        in_place or on_disk(storage),
+        "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
+        "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
+    )
+    return storage
 
 
 def kept_log(run_folder: str, task: str) -> str:

@@ -14,8 +14,7 @@ import pytest
 import requests
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.config.config import Config
-from pipeline_def.config.tracking import TrackingConfig
+from pipeline_def.config.config import Config, TrackingConfig
 from pipeline_def.local.commands.run import reporting
 from pipeline_def.runs.record import Data, Pushed, RunRecord, Step, StepOutput
 from pipeline_def.tracking import report_run

@@ -24,8 +24,8 @@ from pipeline_def.kubeflow.step_interface import (
     STORE_KEYS,
     STORE_KEYS_FOLDER,
     PodSettings,
+    check_storage,
 )
-from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}

@@ -5,6 +5,7 @@ executors, runs them, and translates their output back.
 """
 
 import argparse
+import copy
 import dataclasses
 import importlib
 import json
@@ -23,12 +24,11 @@ from components.host.startup import import_libraries
 from components.storage.folder import write_json
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import (
-    SharedPod,
     finish_output,
     make_output_folders,
     prepare_input,
+    read_executor_input,
     to_integer,
 )
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
@@ -83,16 +83,44 @@ def run_step(arguments: argparse.Namespace) -> None:
     settings = read_settings()
     given = read_executor_input(arguments.executor_input)
     choose_endpoint(given)
-    shared = SharedPod(given)
+    made: dict[str, dict[str, Any]] = {"artifacts": {}, "parameterValues": {}}
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
-        shared.add(part, _run_part(part, shared.input_of(part), settings))
-    output = shared.made if interface.parts else _run_part(interface, given, settings)
+        output = _run_part(part, _part_input(part, given, made), settings)
+        made["artifacts"] |= output.get("artifacts", {})
+        values = output.get("parameterValues", {})
+        made["parameterValues"] |= {part.shared(name): value for name, value in values.items()}
+    output = made if interface.parts else _run_part(interface, given, settings)
     cluster = Cluster.from_environment() if arguments.step == TRAINER.id else None
     # Only the chief writes the output.
     if not cluster or cluster.is_chief:
         write_json(given["outputs"]["outputFile"], output)
     make_output_folders(given)
+
+
+def _part_input(
+    part: StepInterface, given: Mapping[str, Any], made: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the executor input of a part, as it would be in a pod of its own.
+
+    `made` is the executor output, with remote URIs, of the parts that have run.
+    """
+    part_input = copy.deepcopy(dict(given))
+    inputs, outputs = part_input["inputs"], part_input["outputs"]
+    prefix = part.shared("")
+    inputs["parameterValues"] = {
+        name.removeprefix(prefix): value
+        for name, value in inputs["parameterValues"].items()
+        if name.startswith(prefix)
+    }
+    for name, output in part.received.items():
+        kind = "artifacts" if output in made["artifacts"] else "parameterValues"
+        inputs[kind][name] = copy.deepcopy(made[kind][output])
+    for side, names in ((inputs, part.inputs), (outputs, part.outputs)):
+        # A lookup has no outputs but the place that tells it the run's folder.
+        if names or not part.lookup:
+            side["artifacts"] = {n: a for n, a in side["artifacts"].items() if n in names}
+    return part_input
 
 
 def read_settings() -> PodSettings:
@@ -113,7 +141,7 @@ def _run_part(
     import_libraries()
     _check_code(interface.step, prepared)
     if interface.workers > 1 and settings.workers:
-        from pipeline_def.kubeflow.workers.worker_step import run_workers
+        from pipeline_def.kubeflow.step.worker_step import run_workers
 
         return run_workers(given, interface, settings.workers)
     output = _run_executor(prepared, interface, list(settings.beam_args))

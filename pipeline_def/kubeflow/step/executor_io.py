@@ -1,9 +1,8 @@
 """Translates between KFP's launcher and TFX's executors: the input of a step, and its output.
 
-Steps that share a pod get what the launcher gave the pod, and what those before them made.
-
-Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP's backend/src/v2
-(driver and component), TFX's is kubeflow_v2_entrypoint_utils.
+Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is `ExecutorInput` of
+`pipeline_spec.proto` and KFP's backend/src/v2 (driver and component), TFX's is
+kubeflow_v2_entrypoint_utils.
 """
 
 import contextlib
@@ -11,12 +10,12 @@ import copy
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, UserError
-from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
 from pipeline_def.kubeflow.step_interface import (
     RESOLVED_PARAMETER,
     RUN_PARAMETERS,
@@ -26,6 +25,88 @@ from pipeline_def.kubeflow.step_interface import (
     is_integer,
     set_value,
 )
+
+# The launcher copies artifacts from and to these folders.
+_MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def read_executor_input(text: str) -> dict[str, Any]:
+    """Parse `--executor_input`; empty parts, which the launcher leaves out, are filled in."""
+    try:
+        given: dict[str, Any] = json.loads(text)
+        for side, parts in (
+            ("inputs", ("parameterValues", "artifacts")),
+            ("outputs", ("artifacts",)),
+        ):
+            for part in parts:
+                given.setdefault(side, {}).setdefault(part, {})
+        for artifact in artifacts_of(given):
+            artifact.setdefault("metadata", {})
+            artifact.setdefault("type", {})
+        given["outputs"]["outputFile"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            "--executor_input is not what KFP's launcher gives in place of {{$}} "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    return given
+
+
+def artifacts_of(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all artifacts, inputs and outputs."""
+    for side in ("inputs", "outputs"):
+        for listed in executor_input.get(side, {}).get("artifacts", {}).values():
+            yield from listed["artifacts"]
+
+
+def local_path(uri: str) -> str:
+    """Return where the launcher keeps its copy of `uri`."""
+    for scheme, mount in _MOUNTS.items():
+        if uri.startswith(scheme):
+            return mount + uri.removeprefix(scheme)
+    if on_disk(uri):
+        return uri
+    raise ConfigurationError(
+        f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it."
+    )
+
+
+def remote_uri(path: str) -> str:
+    """Return the URI whose local copy `path` is; the inverse of `local_path`."""
+    for scheme, mount in _MOUNTS.items():
+        if path.startswith(mount):
+            return scheme + path.removeprefix(mount)
+    return path
+
+
+def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
+    """Return where pushed models go: what the run says, or the folder that all its runs share.
+
+    Vertex AI writes to `<root>/<project number>/<pipeline>-<time>/…`.
+    """
+    values = executor_input.get("inputs", {}).get("parameterValues", {})
+    if given := values.get(STORAGE_PARAMETER):
+        return str(given).rstrip("/")
+    if run := run_folder(executor_input, pipeline):
+        return run.rpartition("/")[0]
+    root = _folder_of_outputs(rf".+?(?=/\d+/{re.escape(pipeline)}-\d+/)", executor_input)
+    return f"{root}/{pipeline}" if root else None
+
+
+def run_folder(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
+    """Return the folder of the run's artifacts on open-source Kubeflow; None if unknown.
+
+    It writes to `<root>/<pipeline>/<run, a UUID>/…`. Inputs may come from other runs.
+    """
+    return _folder_of_outputs(rf".+?/{re.escape(pipeline)}/{_UUID}(?=/)", executor_input)
+
+
+def _folder_of_outputs(pattern: str, executor_input: Mapping[str, Any]) -> str | None:
+    outputs = artifacts_of({"outputs": executor_input["outputs"]})
+    matches = (re.match(pattern, artifact["uri"]) for artifact in outputs)
+    return next((match[0] for match in matches if match), None)
 
 
 def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
@@ -132,41 +213,3 @@ def make_output_folders(executor_input: Mapping[str, Any]) -> None:
     for artifact in artifacts_of({"outputs": executor_input["outputs"]}):
         with contextlib.suppress(UserError, OSError):
             os.makedirs(local_path(artifact["uri"]), exist_ok=True)
-
-
-@dataclass
-class SharedPod:
-    """The message of the pod, and the outputs of the parts that have run."""
-
-    given: Mapping[str, Any]
-    """Executor input of the launcher."""
-    made: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"artifacts": {}, "parameterValues": {}}
-    )
-    """Executor output of the pod, with remote URIs."""
-
-    def input_of(self, part: StepInterface) -> dict[str, Any]:
-        """Return the executor input of a part, as it would be in a pod of its own."""
-        part_input = copy.deepcopy(dict(self.given))
-        inputs, outputs = part_input["inputs"], part_input["outputs"]
-        prefix = part.shared("")
-        inputs["parameterValues"] = {
-            name.removeprefix(prefix): value
-            for name, value in inputs["parameterValues"].items()
-            if name.startswith(prefix)
-        }
-        for name, output in part.received.items():
-            kind = "artifacts" if output in self.made["artifacts"] else "parameterValues"
-            inputs[kind][name] = copy.deepcopy(self.made[kind][output])
-        needed = ((inputs, part.inputs), (outputs, part.outputs))
-        for side, names in needed:
-            # A lookup has no outputs but the place that tells it the run's folder.
-            if names or not part.lookup:
-                side["artifacts"] = {n: a for n, a in side["artifacts"].items() if n in names}
-        return part_input
-
-    def add(self, part: StepInterface, output: Mapping[str, Any]) -> None:
-        """Add the executor output of a part."""
-        self.made["artifacts"] |= output.get("artifacts", {})
-        for name, value in output.get("parameterValues", {}).items():
-            self.made["parameterValues"][part.shared(name)] = value

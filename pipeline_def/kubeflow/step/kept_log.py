@@ -19,7 +19,7 @@ from typing import Any
 
 from components.contract.errors import UserError
 from components.storage.folder import is_file, read_bytes, replace_file
-from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, run_folder
+from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path, run_folder
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import COMMAND, MISTAKE, kept_log
 

@@ -16,8 +16,8 @@ import yaml
 
 from components.contract.errors import ServiceError
 from components.storage.object_store import SCHEMES
-from pipeline_def.kubeflow.executor_input import artifacts_of
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
+from pipeline_def.kubeflow.step.executor_io import artifacts_of
 from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, STORE_KEYS, STORE_KEYS_FOLDER
 
 _CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.

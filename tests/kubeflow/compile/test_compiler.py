@@ -24,9 +24,8 @@ from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainingConfig, TransferConfig
 from components.validation.config import ValidationConfig
-from pipeline_def.config.config import Config
+from pipeline_def.config.config import Config, TrackingConfig
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.tracking import TrackingConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of

@@ -14,9 +14,9 @@ from tfx.dsl.components.base import base_executor
 from components.contract.errors import UserError
 from components.contract.properties import LookupInput
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow import executor_input as message
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec
 from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step import executor_io as message
 from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.conftest import interface as interface_of
 from tests.kubeflow.launcher import command, executor_input

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.executor_input import local_path, remote_uri, run_folder, storage_of
-from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
+from pipeline_def.kubeflow.step.executor_io import (
+    finish_output,
+    local_path,
+    prepare_input,
+    remote_uri,
+    run_folder,
+    storage_of,
+)
 from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.launcher import executor_input
 

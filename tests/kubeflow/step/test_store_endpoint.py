@@ -10,7 +10,7 @@ from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
 from pipeline_def.kubeflow.step import store_endpoint
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint, endpoint_of, noted_endpoint
 from pipeline_def.kubeflow.step_interface import STORE_KEYS
-from tests.kubeflow.workers.kubernetes_server import KubernetesServer
+from tests.kubeflow.step.kubernetes_server import KubernetesServer
 
 MINIO = """
 minio:

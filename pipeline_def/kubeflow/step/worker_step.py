@@ -20,19 +20,24 @@ from typing import Any
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
-from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface, find_reason
-from pipeline_def.kubeflow.workers.artifact_exchange import (
+from pipeline_def.kubeflow.step.artifact_exchange import (
     ArtifactExchange,
     are_in_place,
-    check_storage,
 )
-from pipeline_def.kubeflow.workers.worker_job import (
+from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
+from pipeline_def.kubeflow.step.worker_job import (
     condition,
     index_of,
     worker_job,
     worker_service,
+)
+from pipeline_def.kubeflow.step_interface import (
+    COMMAND,
+    FAILED,
+    StepInterface,
+    check_storage,
+    find_reason,
 )
 from pipeline_def.service_errors import Unreachable
 

@@ -16,14 +16,13 @@ from tfx.dsl.components.base import base_executor
 from components.contract.configuration import to_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow import executor_input as message
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient
-from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step import entrypoint, worker_step
+from pipeline_def.kubeflow.step import executor_io as message
+from pipeline_def.kubeflow.step.worker_step import job_name, run_workers
 from pipeline_def.kubeflow.step_interface import SETTINGS_VARIABLE, PodSettings, StepInterface
-from pipeline_def.kubeflow.workers import worker_step
-from pipeline_def.kubeflow.workers.worker_step import job_name, run_workers
 from tests.kubeflow.launcher import command, executor_input
-from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
+from tests.kubeflow.step.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
 
@@ -162,7 +161,7 @@ def test_artifacts_on_gs_are_used_in_place(
     step: Step, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = json.loads(json.dumps(step.given).replace("minio://b", f"{tmp_path}/minio/b"))
-    monkeypatch.setattr("pipeline_def.kubeflow.workers.artifact_exchange._CLOUD", f"{tmp_path}/")
+    monkeypatch.setattr("pipeline_def.kubeflow.step.artifact_exchange._CLOUD", f"{tmp_path}/")
     step.given, step.server.on_create = given, train
     [model] = step.run()["artifacts"]["model"]["artifacts"]
     assert model["uri"] == f"{tmp_path}/minio/b/{RUN}/Trainer/model"

@@ -8,35 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.contract.artifact_files import list_names, on_disk, open_file, remove
-from components.contract.configuration import require
-from components.contract.errors import ConfigurationError
-from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri
+from components.contract.artifact_files import list_names, open_file, remove
+from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path, remote_uri
 from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"
-
-
-def check_storage(storage: str | None, step: StepConfig, *, in_place: bool) -> str:
-    """Return the storage; raise ConfigurationError if workers cannot share it or the artifacts.
-
-    `in_place`: all artifacts are on gs://.
-    """
-    if not storage or not (storage.startswith(_CLOUD) or step.mounts(storage)):
-        place = storage or "the cluster's own store"
-        raise ConfigurationError(
-            f"Several workers cannot share checkpoints in {place}: set "
-            "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
-            "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
-        )
-    require(
-        in_place or on_disk(storage),
-        "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
-        "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
-    )
-    return storage
 
 
 def are_in_place(executor_input: Mapping[str, Any]) -> bool:

@@ -13,9 +13,9 @@ from kubernetes.config import incluster_config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.kubeflow import kubernetes_api
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
-from pipeline_def.kubeflow.workers.worker_job import condition, worker_job, worker_service
+from pipeline_def.kubeflow.step.worker_job import condition, worker_job, worker_service
 from pipeline_def.service_errors import Unreachable
-from tests.kubeflow.workers.kubernetes_server import NAMESPACE, TOKEN, KubernetesServer
+from tests.kubeflow.step.kubernetes_server import NAMESPACE, TOKEN, KubernetesServer
 
 FULL = StepConfig(
     image="registry/image:1",
