@@ -22,7 +22,6 @@ _COLUMNS = ("Run", "Started", "Images", "Options", "Accuracy", "Pushed")
 # Settings do not fit into a narrower column.
 _MIN_OPTIONS_WIDTH = 12
 _GAP = 2
-_MAX_OPTIONS = 12
 _MAX_LENGTH = 40
 _NOTHING = "–"
 # Locations, of which the fingerprint tells more, and what a record leaves out.
@@ -43,11 +42,7 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
         {(r.pipeline, str(r.configuration.get("data"))) for r in records}
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
-    pushes: dict[str, str] = {}
-    for record in records:
-        if record.pushed:
-            pushes.setdefault(record.pushed.version, record.id)
-    cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(records, start=1))
+    cells = ((str(n), *_cells(run)) for n, run in enumerate(records, start=1))
     print_table(_COLUMNS, cells, breaks="Options")
     for line in _describe_rollback(output):
         print(line)
@@ -96,13 +91,8 @@ def _clean(text: str) -> str:
     return "\n".join(map(make_printable, text.split("\n")))
 
 
-def _cells(record: RunRecord, pushes: dict[str, str]) -> Iterator[str]:
-    """Yield the cells of a row.
-
-    Args:
-        record: the run to show.
-        pushes: version → id of the first run that pushed it.
-    """
+def _cells(record: RunRecord) -> Iterator[str]:
+    """Yield the cells of a row."""
     cached = sum(step.state == "cached" for step in record.steps.values())
     taken = f"{cached}/{len(record.steps)} cached"
     yield "\n".join((format_time(record.started), _describe_state(record), taken))
@@ -110,8 +100,7 @@ def _cells(record: RunRecord, pushes: dict[str, str]) -> Iterator[str]:
     yield "\n".join(_list_options(record)) or _NOTHING
     yield _describe_accuracy(record)
     if record.pushed:
-        first = pushes[record.pushed.version] == record.id
-        yield record.pushed.version if first else "unchanged"
+        yield record.pushed.version
     else:
         yield {None: _NOTHING, True: "blessed only", False: record.outcome or "not blessed"}[
             record.blessed
@@ -141,13 +130,12 @@ def _describe_images(record: RunRecord) -> Iterator[str]:
 def _list_options(record: RunRecord) -> Iterator[str]:
     """Yield a line for each option that the user has set."""
     settings = record.configuration
-    given = [name for name in settings.get("given", ()) if not name.startswith(_NOT_SHOWN)]
-    for name in given[:_MAX_OPTIONS]:
+    for name in settings.get("given", ()):
+        if name.startswith(_NOT_SHOWN):
+            continue
         section, _, field = name.rpartition(".")
         value = settings[section][field] if section else settings[field]
         yield f"{name} {_format_value(value)}"
-    if len(given) > _MAX_OPTIONS:
-        yield f"and {len(given) - _MAX_OPTIONS} more, see --json"
 
 
 def _describe_accuracy(record: RunRecord) -> str:

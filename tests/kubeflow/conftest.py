@@ -1,5 +1,7 @@
-"""The compiled pipeline, once a session, and its parts."""
+"""The compiled pipeline, once a session, its parts, and what KFP's launcher gives a step."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 import yaml
 
 import kfp_runner
-from components.contract.configuration import from_json
+from components.contract.configuration import from_json, to_json
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from pipeline_def.config.config import Config
@@ -15,6 +17,7 @@ from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.kubeflow.specification import Spec
 from pipeline_def.kubeflow.step_interface import PodSettings, StepInterface
 
+Artifacts = Mapping[str, Mapping[str, Any]]
 MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
 
 
@@ -64,3 +67,23 @@ def settings_of(spec: Spec, name: str) -> PodSettings:
     """What a pod is told in its environment."""
     variables = {one["name"]: one["value"] for one in container(spec, name).get("env", [])}
     return from_json(PodSettings, variables.get("STEP_SETTINGS", "{}"))
+
+
+def executor_input(
+    output_file: Path | str, inputs: Artifacts, outputs: Artifacts, **parameters: Any
+) -> dict[str, Any]:
+    """Return the message with one artifact for each name."""
+    return {
+        "inputs": {"parameterValues": parameters, "artifacts": _listed(inputs)},
+        "outputs": {"artifacts": _listed(outputs), "outputFile": str(output_file)},
+    }
+
+
+def _listed(artifacts: Artifacts) -> dict[str, Any]:
+    return {name: {"artifacts": [dict(artifact)]} for name, artifact in artifacts.items()}
+
+
+def command(step: str, interface: StepInterface, given: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of the step's command."""
+    own = ("--step", step, "--interface", to_json(interface))
+    return [*own, "--executor_input", json.dumps(given)]

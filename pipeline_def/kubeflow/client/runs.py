@@ -5,8 +5,10 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -54,7 +56,8 @@ class RunRequest:
 
 def start_run(api: Api, request: RunRequest) -> str:
     """Upload the specification as a new version of its pipeline; start a run and return its ID."""
-    return api.create("run_id", "runs", "start a run", json=prepare_run(api, request))
+    body = prepare_run(api, request)
+    return api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
 
 
 def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
@@ -96,8 +99,9 @@ def _find(api: Api, kind: str, name: str) -> str | None:
     predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
     # The server decodes the query, and then the filter once more.
     chosen = quote(json.dumps({"predicates": [predicate]}))
-    query = {"filter": chosen, "namespace": api.namespace}
-    listed = api.call("GET", f"{kind}s", f"list {kind}s", params=query)
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
+    space = _present(namespace=api.namespace)
+    listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
     return next((str(row[f"{kind}_id"]) for row in listed.get(f"{kind}s") or []), None)
 
 
@@ -108,26 +112,32 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
     """
     if existing_id := _find(api, kind, name):
         return existing_id
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **_present(namespace=api.namespace)}
-    return api.create(f"{kind}_id", f"{kind}s", f"create the {kind} {name}", json=body)
+    return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
 
 
 def _upload(api: Api, pipeline_id: str, text: str) -> str:
     """Upload a version, named by time and content."""
     now = datetime.datetime.now(datetime.UTC)
     version = f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return api.create(
-        "pipeline_version_id",
-        "pipelines/upload_version",
-        f"upload the specification as version {version}",
-        files={"uploadfile": ("pipeline.yaml", text.encode(), "application/octet-stream")},
-        params={"name": version, "pipelineid": pipeline_id},
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pipeline.yaml")
+        path.write_text(text, encoding="utf-8")
+        return api.create(
+            "pipeline_version_id",
+            "PipelineUploadServiceApi",
+            "upload_pipeline_version",
+            f"upload the specification as version {version}",
+            str(path),
+            name=version,
+            pipelineid=pipeline_id,
+        )
 
 
 def read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     """Read the state of a run; if it failed, with the reason from the log of the failed task."""
-    run = api.call("GET", f"runs/{run_id}", f"read the run {run_id}")
+    run = api.call("RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id)
     view = read_view(run, tasks)
     task = view.failed_task() if view.state in RUN_ENDS else None
     if task is None or task.error:
@@ -146,7 +156,7 @@ def list_runs(api: Api, experiment: str, most: int) -> list[Row]:
         "page_size": most,
         "sort_by": "created_at desc",
     }
-    listed = api.call("GET", "runs", "list runs", params=query)
+    listed = api.call("RunServiceApi", "run_service_list_runs", "list runs", **query)
     return [run | {"state": read_state(run)} for run in listed.get("runs") or []]
 
 
@@ -170,7 +180,7 @@ def find_run(api: Api, experiment: str, wanted: str | None) -> Row:
 
 def stop_run(api: Api, run_id: str) -> None:
     """Stop a run; its pods end, and its state becomes CANCELED."""
-    api.call("POST", f"runs/{run_id}:terminate", f"stop the run {run_id}")
+    api.call("RunServiceApi", "run_service_terminate_run", f"stop the run {run_id}", run_id)
 
 
 def read_log(api: Api, run: Row, step: str) -> str:
@@ -182,7 +192,7 @@ def read_log(api: Api, run: Row, step: str) -> str:
         query = {"source": {"gs": "gcs"}.get(scheme, scheme), "bucket": bucket, "key": key}
         try:
             action = f"read the log of {task}"
-            return api.text("/artifacts/get", action, namespace=api.namespace, **query)
+            return api.text("/artifacts/get", action, **query, **_present(namespace=api.namespace))
         except ServiceError as error:
             reasons.append(f"{url}: {one_line(str(error))}")
     raise ServiceError(
@@ -200,8 +210,8 @@ def _log_urls(api: Api, run: Row, task: str) -> list[str]:
     """
     action = "read the pipeline of the run"
     reference = run.get("pipeline_version_reference") or {}
-    pipeline_id, version_id = map(reference.get, ("pipeline_id", "pipeline_version_id"))
-    version = api.call("GET", f"pipelines/{pipeline_id}/versions/{version_id}", action)
+    ids = (str(reference.get(f"pipeline_{key}id")) for key in ("", "version_"))
+    version = api.call("PipelineServiceApi", "pipeline_service_get_pipeline_version", action, *ids)
     stored = version.get("pipeline_spec") or {}
     # With a platform document the specification is one level deeper.
     spec = stored.get("pipeline_spec") or stored

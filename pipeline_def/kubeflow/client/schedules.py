@@ -13,7 +13,7 @@ from pipeline_def.kubeflow.client.runs import (
     prepare_run,
 )
 
-_PATH = "recurringruns"
+_SERVICE, _METHOD = "RecurringRunServiceApi", "recurring_run_service"
 
 
 def read_cron(text: str) -> str:
@@ -53,13 +53,16 @@ def add_schedule(api: Api, request: RunRequest, cron: str) -> Row:
         "max_concurrency": "1",
         "no_catchup": True,
     }
-    return api.call("POST", _PATH, "create the schedule", json=body)
+    created: Row = api.call(
+        _SERVICE, f"{_METHOD}_create_recurring_run", "create the schedule", body
+    )
+    return created
 
 
 def list_schedules(api: Api, experiment: str) -> list[Row]:
     """Return the schedules of an experiment, as the API describes them."""
     query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
-    listed = api.call("GET", _PATH, "list schedules", params=query)
+    listed = api.call(_SERVICE, f"{_METHOD}_list_recurring_runs", "list schedules", **query)
     return list(listed.get("recurringRuns") or [])
 
 
@@ -82,7 +85,7 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
         )
     action = f"remove the schedule {name}"
     for schedule_id in wanted:
-        api.call("POST", f"{_PATH}/{schedule_id}:disable", action)
+        api.call(_SERVICE, f"{_METHOD}_disable_recurring_run", action, schedule_id)
         runs = list_runs(api, experiment, 200)
         started = (run for run in runs if run.get("recurring_run_id") == schedule_id)
         if active := [run["run_id"] for run in started if run["state"] not in RUN_ENDS]:
@@ -91,7 +94,7 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
                 f"{active[0]}, which is in progress: wait for its end or use `kfp_runner.py stop "
                 f"{active[0]}`, then remove the schedule again."
             )
-        api.call("DELETE", f"{_PATH}/{schedule_id}", action)
+        api.call(_SERVICE, f"{_METHOD}_delete_recurring_run", action, schedule_id)
 
 
 def describe_schedule(schedule: Row) -> tuple[str, str, str, str]:

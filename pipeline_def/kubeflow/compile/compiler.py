@@ -60,18 +60,10 @@ _TEXTS = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal parts out in full instead of as references, and multi-line texts as blocks."""
+    """Writes equal parts out in full instead of as references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:

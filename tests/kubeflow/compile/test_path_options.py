@@ -15,8 +15,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
-from tests.kubeflow.conftest import MINIMAL
-from tests.kubeflow.launcher import executor_input
+from tests.kubeflow.conftest import MINIMAL, executor_input
 from tests.pictures import write_folder
 
 OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in row.opens}

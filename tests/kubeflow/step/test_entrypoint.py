@@ -18,8 +18,8 @@ from pipeline_def.kubeflow.specification import LOOKUPS, Spec
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step import executor_io as message
 from pipeline_def.kubeflow.step_interface import StepInterface
+from tests.kubeflow.conftest import command, executor_input
 from tests.kubeflow.conftest import interface as interface_of
-from tests.kubeflow.launcher import command, executor_input
 from tests.repository import ROOT
 
 MODEL = "tfx.types.standard_artifacts.Model"

@@ -16,7 +16,7 @@ from pipeline_def.kubeflow.step.executor_io import (
     storage_of,
 )
 from pipeline_def.kubeflow.step_interface import StepInterface
-from tests.kubeflow.launcher import executor_input
+from tests.kubeflow.conftest import executor_input
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
 EPOCHS = '{"training": {"epochs": 2}}'

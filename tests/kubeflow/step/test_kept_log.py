@@ -17,7 +17,7 @@ from components.contract.errors import DataError, ServiceError
 from components.contract.properties import LookupInput
 from pipeline_def.kubeflow.step import kept_log
 from pipeline_def.kubeflow.step_interface import SETTINGS_VARIABLE, PodSettings, StepInterface
-from tests.kubeflow.launcher import command, executor_input
+from tests.kubeflow.conftest import command, executor_input
 
 ROOT = Path(__file__).parents[3]
 RUN = "f9cb95c6-c67e-4910-848e-a32d34169a24"

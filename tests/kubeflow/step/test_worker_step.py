@@ -21,7 +21,7 @@ from pipeline_def.kubeflow.step import entrypoint, worker_step
 from pipeline_def.kubeflow.step import executor_io as message
 from pipeline_def.kubeflow.step.worker_step import job_name, run_workers
 from pipeline_def.kubeflow.step_interface import SETTINGS_VARIABLE, PodSettings, StepInterface
-from tests.kubeflow.launcher import command, executor_input
+from tests.kubeflow.conftest import command, executor_input
 from tests.kubeflow.step.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
