@@ -182,7 +182,7 @@ def report_again(output: Path, folder: Path) -> dict[str, types.Artifact]:
     """Report on the first run as on Kubeflow, where the URIs of outputs are files; return these."""
     record, *_ = read_records(str(output))
     layout, spec = Layout(str(output)), ImageReport.SPEC_CLASS
-    outputs: dict[str, types.Artifact] = {name: of.type() for name, of in spec.OUTPUTS.items()}
+    outputs: dict[str, types.Artifact] = {name: kind.type() for name, kind in spec.OUTPUTS.items()}
     for name, artifact in outputs.items():
         artifact.uri = str(folder / name)
     given = {}
@@ -193,7 +193,7 @@ def report_again(output: Path, folder: Path) -> dict[str, types.Artifact]:
             given[name][0].set_mlmd_artifact(stored)
     preview = {"preview_fn": "components.trainer.input.preview.preview"}
     properties = {"pipeline": "colours", "code": "c0de", **preview}
-    Executor().Do(given, {name: [of] for name, of in outputs.items()}, properties)
+    Executor().Do(given, {name: [kind] for name, kind in outputs.items()}, properties)
     return outputs
 
 
@@ -294,8 +294,8 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
 
 def list_files(folder: Path, *names: str) -> set[str]:
     """Return the files of some folders, except hidden ones."""
-    found = (path for name in names for path in (folder / name).rglob("*") if path.is_file())
-    paths = (path.relative_to(folder) for path in found)
+    files = (path for name in names for path in (folder / name).rglob("*") if path.is_file())
+    paths = (path.relative_to(folder) for path in files)
     return {str(path) for path in paths if not any(part[0] == "." for part in path.parts)}
 
 

@@ -172,8 +172,8 @@ def test_corrections_of_an_output_are_not_forgotten(
     words = (f"--data={images}", f"--output={output}", *option.split())
     with contextlib.chdir(tmp_path):
         config = make_absolute(parsed(*words))
-    found = use_corrections(config, str(output)).ingest.corrections
-    assert found == (used and str(tmp_path / used))
+    chosen = use_corrections(config, str(output)).ingest.corrections
+    assert chosen == (used and str(tmp_path / used))
 
 
 def test_two_files_of_corrections_stop_a_run(

@@ -25,8 +25,8 @@ def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path:
     assert parsed("--data", "/mine", *files).data == "/mine"
     for argv in (["--training.epochs", "7", *files], [*files, "--training.epochs=7"]):
         config = parsed(*argv)
-        found = (config.data, config.training.epochs, config.training.batch_size)
-        assert found == ("/images", 7, 9)
+        chosen = (config.data, config.training.epochs, config.training.batch_size)
+        assert chosen == ("/images", 7, 9)
         assert config.given == ["data", "training.batch_size", "training.epochs"]
 
 

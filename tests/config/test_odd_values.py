@@ -44,12 +44,12 @@ def test_a_value_of_any_field_of_an_item(kind: Any) -> None:
     fields = {"metric": "loss", "at_most": 1} if kind is Threshold else {}
     for name, value in itertools.product(get_type_hints(kind), ODD):
         try:
-            made = kind(**{**fields, name: value})
+            item = kind(**{**fields, name: value})
         except ConfigurationError as error:
             check_sentence(error)
             continue
-        json.loads(to_json(made), parse_constant=pytest.fail)
-        assert from_json(kind, to_json(made)) == made
+        json.loads(to_json(item), parse_constant=pytest.fail)
+        assert from_json(kind, to_json(item)) == item
 
 
 # Values of options with rules of their own, with the options that they need.

@@ -53,8 +53,8 @@ def config(**kubeflow: Any) -> Config:
 
 def container(spec: Spec, name: str) -> Spec:
     """The container of a step."""
-    found: Spec = spec["deploymentSpec"]["executors"][f"{name}_executor"]["container"]
-    return found
+    definition: Spec = spec["deploymentSpec"]["executors"][f"{name}_executor"]["container"]
+    return definition
 
 
 def interface(spec: Spec, name: str) -> StepInterface:
@@ -65,7 +65,7 @@ def interface(spec: Spec, name: str) -> StepInterface:
 
 def settings_of(spec: Spec, name: str) -> PodSettings:
     """What a pod is told in its environment."""
-    variables = {one["name"]: one["value"] for one in container(spec, name).get("env", [])}
+    variables = {var["name"]: var["value"] for var in container(spec, name).get("env", [])}
     return from_json(PodSettings, variables.get("STEP_SETTINGS", "{}"))
 
 
@@ -85,5 +85,5 @@ def _listed(artifacts: Artifacts) -> dict[str, Any]:
 
 def command(step: str, interface: StepInterface, given: Mapping[str, Any]) -> list[str]:
     """Return the arguments of the step's command."""
-    own = ("--step", step, "--interface", to_json(interface))
-    return [*own, "--executor_input", json.dumps(given)]
+    known = ("--step", step, "--interface", to_json(interface))
+    return [*known, "--executor_input", json.dumps(given)]

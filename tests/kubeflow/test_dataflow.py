@@ -50,14 +50,14 @@ BEAM = (f"--runner={__name__}.Compiled", "--sdk_container_image=image:1")
 
 def steps(image_folder: Path, folder: Path) -> Iterator[str]:
     """Run each step that uses Beam; yield its name."""
-    made = nodes.ingest(image_folder, folder / "ingest", beam_args=BEAM)
+    done = nodes.ingest(image_folder, folder / "ingest", beam_args=BEAM)
     yield "ImageExampleGen"
     statistics = standard_artifacts.ExampleStatistics()
     statistics.uri = str(folder / "statistics")
     context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM))
-    StatisticsExecutor(context).Do({"examples": [made.examples]}, {"statistics": [statistics]}, {})
+    StatisticsExecutor(context).Do({"examples": [done.examples]}, {"statistics": [statistics]}, {})
     yield "StatisticsGen"
-    nodes.transform(made, folder / "transform", config=TransformConfig(size=32), beam_args=BEAM)
+    nodes.transform(done, folder / "transform", config=TransformConfig(size=32), beam_args=BEAM)
     yield "Transform"
     labels = ("a", "b", "c")
     examples = write_examples(folder / "examples", "test", make_predictions(labels))
@@ -79,13 +79,13 @@ def unpack(payload: bytes) -> Iterator[bytes]:
 
 def local_paths(graph: Any) -> set[str]:
     """Return all paths of this machine in the pickled functions of a graph, but not in code."""
-    found = {
+    paths = {
         path.decode()
         for transform in graph.components.transforms.values()
         for data in unpack(transform.spec.payload)
         for path in _LOCAL.findall(data)
     }
-    return {path for path in found if not path.endswith(".py")}
+    return {path for path in paths if not path.endswith(".py")}
 
 
 @pytest.mark.slow
@@ -109,11 +109,11 @@ def test_dataflow_takes_the_graphs_of_all_steps_and_they_name_only_artifacts(
     artifacts = {path for path in named if path.startswith((str(tmp_path), str(image_folder)))}
     assert artifacts
     assert named == artifacts
-    environments = [one for graph in graphs for one in graph.components.environments.values()]
-    assert {(one.urn, one.payload[-7:]) for one in environments} == {
+    environments = [env for graph in graphs for env in graph.components.environments.values()]
+    assert {(env.urn, env.payload[-7:]) for env in environments} == {
         ("beam:env:docker:v1", b"image:1")
     }
-    staged = {os.path.basename(of.type_payload) for one in environments for of in one.dependencies}
+    staged = {os.path.basename(d.type_payload) for env in environments for d in env.dependencies}
     assert staged == {b"pickled_main_session", b"submission_environment_dependencies.txt"}, (
         "no package that pip would have to install"
     )

@@ -61,8 +61,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of(source: Path) -> list[Path]:
-    found = [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]
-    return [path for path in found if is_in_context(str(path.relative_to(ROOT)))]
+    files = [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]
+    return [path for path in files if is_in_context(str(path.relative_to(ROOT)))]
 
 
 def in_the_image(app: Path, *command: str) -> str:
@@ -95,8 +95,8 @@ def test_the_image_contains_all_code_of_the_digest_and_starts_its_programs(app: 
 
 
 def test_the_image_starts_beams_worker_or_the_given_command() -> None:
-    [found] = re.findall(r"^ENTRYPOINT (\[.+\])$", (ROOT / "Dockerfile").read_text(), re.M)
-    words = json.loads(found.replace("/opt/apache/beam/boot", "echo boot"))
+    [entrypoint] = re.findall(r"^ENTRYPOINT (\[.+\])$", (ROOT / "Dockerfile").read_text(), re.M)
+    words = json.loads(entrypoint.replace("/opt/apache/beam/boot", "echo boot"))
     for arguments, printed in (
         (("--id=1", "--semi_persist_dir=/a b"), "boot --id=1 --semi_persist_dir=/a b\n"),
         (("echo", "a  b"), "a  b\n"),
@@ -108,7 +108,7 @@ def test_the_image_starts_beams_worker_or_the_given_command() -> None:
 def test_the_image_has_what_beams_worker_asks_for() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
-    beam, _ = sorted(one["version"] for one in locked if one["name"] == "apache-beam")
+    beam, _ = sorted(package["version"] for package in locked if package["name"] == "apache-beam")
     assert f"ARG BEAM_IMAGE=apache/beam_python3.11_sdk:{beam}\n" in dockerfile
     # It asks pip whether Beam is installed, and refuses to start otherwise.
     assert '"pip==${PIP_VERSION}"' in dockerfile

@@ -44,12 +44,12 @@ def test_a_run_has_the_containers_settings_and_parameters_of_our_file(file: Path
     spec, platform = yaml.safe_load_all(file.read_text())
     workflow = workflow_of(file, training_epochs=3, data="gs://other")
     given = workflow["spec"]["arguments"]["parameters"]
-    found = {parameter["name"]: json.loads(parameter["value"]) for parameter in given}
-    containers = [value for name, value in found.items() if "implementations" in name]
+    arguments = {parameter["name"]: json.loads(parameter["value"]) for parameter in given}
+    containers = [value for name, value in arguments.items() if "implementations" in name]
     wanted = [executor["container"] for executor in spec["deploymentSpec"]["executors"].values()]
     assert sorted(containers, key=str) == sorted(wanted, key=str)
     settings = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert found["kubernetes-Trainer"] == settings["Trainer_executor"]
+    assert arguments["kubernetes-Trainer"] == settings["Trainer_executor"]
     templates = {template["name"]: template for template in workflow["spec"]["templates"]}
     tasks = {task["name"] for task in templates["root"]["dag"]["tasks"]}
     assert tasks >= {f"{name}-driver" for name in spec["root"]["dag"]["tasks"]}

@@ -90,7 +90,7 @@ class Run:
             env={
                 **{key: os.environ[key] for key in ("PATH", "HOME")},
                 **self.environment,
-                **{one["name"]: one["value"] for one in variables},
+                **{var["name"]: var["value"] for var in variables},
             },
             stderr=subprocess.STDOUT,
             timeout=600,

@@ -17,27 +17,27 @@ Edit = Callable[[list[Any]], Any]
 
 def with_accelerator(kind: str) -> Edit:
     resources = {"accelerator": {"type": kind, "count": "1"}}
-    return lambda found: container(found[0], "Trainer").update(resources=resources)
+    return lambda docs: container(docs[0], "Trainer").update(resources=resources)
 
 
-def for_vertex(found: list[Any]) -> None:
-    found.pop()
-    with_accelerator("nvidia.com/gpu")(found)
+def for_vertex(docs: list[Any]) -> None:
+    docs.pop()
+    with_accelerator("nvidia.com/gpu")(docs)
 
 
 MISTAKES: list[tuple[Target, str, Edit]] = [
-    ("oss", "pipeline name 'My I'", lambda found: found[0]["pipelineInfo"].update(name="My I")),
-    ("oss", "with gs:// or s3:// or", lambda found: found[0].update(defaultPipelineRoot="/data")),
-    ("oss", "has no container image", lambda found: container(found[0], "Trainer").pop("image")),
+    ("oss", "pipeline name 'My I'", lambda docs: docs[0]["pipelineInfo"].update(name="My I")),
+    ("oss", "with gs:// or s3:// or", lambda docs: docs[0].update(defaultPipelineRoot="/data")),
+    ("oss", "has no container image", lambda docs: container(docs[0], "Trainer").pop("image")),
     ("oss", "Trainer requests the accelerator 'NVIDIA_T4'", with_accelerator("NVIDIA_T4")),
     ("vertex", "gpu_type to a name like NVIDIA_TESLA_T4", for_vertex),
-    ("oss", 'specification is invalid: .*"rooot"', lambda found: found[0].update(rooot={})),
+    ("oss", 'specification is invalid: .*"rooot"', lambda docs: docs[0].update(rooot={})),
     # KFP's backend discards unknown fields there silently.
-    ("oss", 'loymentSpec .*"imagee"', lambda of: container(of[0], "Trainer").update(imagee="x")),
-    ("oss", "must contain a specification", lambda found: found.clear()),
-    ("oss", "may have a document `platforms`", lambda found: found.append(5)),
-    ("oss", "platform document is invalid", lambda found: found[1].update(platform={})),
-    ("vertex", "Vertex AI reads no platform document", lambda found: None),
+    ("oss", 'mentSpec .*"imagee"', lambda docs: container(docs[0], "Trainer").update(imagee="x")),
+    ("oss", "must contain a specification", lambda docs: docs.clear()),
+    ("oss", "may have a document `platforms`", lambda docs: docs.append(5)),
+    ("oss", "platform document is invalid", lambda docs: docs[1].update(platform={})),
+    ("vertex", "Vertex AI reads no platform document", lambda docs: None),
 ]
 
 

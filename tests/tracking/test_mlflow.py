@@ -148,7 +148,7 @@ def test_mlflow_has_the_whole_run(server: str, record: RunRecord) -> None:
     api, metric = f"{server}/api/2.0/mlflow", {**wanted, "metric_key": "loss"}
     series = requests.get(f"{api}/metrics/get-history", metric).json()["metrics"]
     # JSON has no infinities, such as the loss of the second epoch.
-    assert sorted((int(one["step"]), one["value"]) for one in series) == [(0, 2.0), (2, 0.5)]
+    assert sorted((int(point["step"]), point["value"]) for point in series) == [(0, 2.0), (2, 0.5)]
     files = requests.get(f"{api}/artifacts/list", wanted).json()["files"]
     assert {file["path"] for file in files} == {"report.html", "model_card.md"}
     page = f"{api}-artifacts/artifacts/1/{wanted['run_id']}/artifacts/report.html"

@@ -115,8 +115,8 @@ class KfpServer(StubServer):
                 )
             case "GET", []:
                 assert query["sort_by"] == "created_at desc"
-                own = [r for r in self.runs if r["experiment_id"] == query["experiment_id"]]
-                return {"runs": own[::-1][: int(query["page_size"])]}
+                listed = [r for r in self.runs if r["experiment_id"] == query["experiment_id"]]
+                return {"runs": listed[::-1][: int(query["page_size"])]}
             case "GET", [run_id]:
                 step = self.script.popleft() if len(self.script) > 1 else self.script[0]
                 return _row(self.runs, run_id=run_id) | step
@@ -136,8 +136,8 @@ class KfpServer(StubServer):
             self.schedules.remove(_row(self.schedules, recurring_run_id=more[0]))
             return {}
         if method == "GET":
-            own = [s for s in self.schedules if s["experiment_id"] == query["experiment_id"]]
-            return {"recurringRuns": own} if own else {}
+            listed = [s for s in self.schedules if s["experiment_id"] == query["experiment_id"]]
+            return {"recurringRuns": listed} if listed else {}
         cron = body["trigger"]["cron_schedule"]["cron"]
         # The server takes five fields, and the first of them for seconds.
         if len(cron.split()) != 6 and not cron.startswith("@"):
@@ -209,8 +209,8 @@ def nodes(state: str, *rows: str, stopped: int | None = None) -> dict[str, Any]:
     for row in rows:
         name, node_state, start, end = row.split()
         times = {"start_time": stamp(start), "end_time": stamp(end)}
-        own = {} if node_state == "-" else {"state": node_state}
-        details.append({"display_name": name, **own, **times})
+        known = {} if node_state == "-" else {"state": node_state}
+        details.append({"display_name": name, **known, **times})
     stops = [] if stopped is None else [{"update_time": stamp(str(stopped)), "state": "CANCELING"}]
     run_details = {"task_details": details}
     return {"state": state, "state_history": stops, "run_details": run_details}

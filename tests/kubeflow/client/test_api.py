@@ -98,9 +98,9 @@ def test_a_token_that_is_renewed(server: KfpServer, spec: Path, tmp_path: Path) 
     (tmp_path / "token").write_text("renewed")
     server.script.append(nodes("CANCELED", "ImageExampleGen CANCELED 1 2"))
     assert read_run(api, run, ()).state == "CANCELED"
-    own = [headers["authorization"] for headers in server.headers]
-    assert own == [*[f"Bearer {TOKEN}"] * (len(own) - 1), "Bearer renewed"]
-    assert {one["namespace"] for one in (*server.experiments, *server.pipelines)} == {"team"}
+    sent = [headers["authorization"] for headers in server.headers]
+    assert sent == [*[f"Bearer {TOKEN}"] * (len(sent) - 1), "Bearer renewed"]
+    assert {row["namespace"] for row in (*server.experiments, *server.pipelines)} == {"team"}
 
 
 def test_an_address_that_does_not_answer(

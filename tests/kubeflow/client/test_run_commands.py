@@ -145,8 +145,8 @@ def test_an_unreachable_server_is_polled_again(
 
     monkeypatch.setattr(run_commands, "follow", start_failing)
     server.script.append(nodes("SUCCEEDED", CACHED, "Trainer SUCCEEDED 20 20"))
-    found, lines = wait(say, monkeypatch)
-    assert found == status
+    ended, lines = wait(say, monkeypatch)
+    assert ended == status
     assert "The run continues; retrying every 10 s" in lines[0]
     assert ("could not read the run run_id-1 (500: " in lines[-1]) is (status == 2)
 
@@ -171,12 +171,12 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
         0,
         "Schedule: nightly, 0 0 3 * * 1-5 (with seconds), recurring_run_id-1\n",
     )
-    [made] = server.schedules
+    [row] = server.schedules
     # Kubeflow's parser would take the first of five fields for seconds.
-    assert made["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1-5"}}
+    assert row["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1-5"}}
     # One at a time, and no run for each time that has passed: each takes the newest span.
-    assert (made["mode"], made["max_concurrency"], made["no_catchup"]) == ("ENABLE", "1", True)
-    assert made["pipeline_version_reference"]["pipeline_version_id"] == "pipeline_version_id-1"
+    assert (row["mode"], row["max_concurrency"], row["no_catchup"]) == ("ENABLE", "1", True)
+    assert row["pipeline_version_reference"]["pipeline_version_id"] == "pipeline_version_id-1"
     assert server.runs == []
     status, said = say("schedule", "--cron", "@every 6h", "--name", "nightly")
     assert (status, "The schedule nightly exists: remove it with" in said) == (2, True)
@@ -191,14 +191,14 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
     status, said = say("schedule", "--remove", "nightly")
     # Kubernetes would delete the run in progress with its schedule.
     assert (status, "destroy its run nightly-1, which is in progress" in said) == (2, True)
-    assert [one["status"] for one in server.schedules] == ["DISABLED", "ENABLED"]
+    assert [each["status"] for each in server.schedules] == ["DISABLED", "ENABLED"]
     assert say("stop", "nightly-1")[0] == 0
     assert say("schedule", "--remove", "nightly")[0] == 2
     history = [{"state": "CANCELING", "update_time": "2026-11-23T06:35:58Z"}]
     server.runs[0] |= {"state": "FAILED", "state_history": history}
     assert "STOPPED" in say("runs")[1]
     assert say("schedule", "--remove", "nightly") == (0, "Removed: nightly\n")
-    assert [one["display_name"] for one in server.schedules] == ["images"]
+    assert [each["display_name"] for each in server.schedules] == ["images"]
     status, said = say("schedule", "--remove", "nightly")
     assert (status, "no schedule nightly" in said) == (2, True)
 
@@ -223,9 +223,9 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
     assert say("stop", "second") == (0, "Stopping: run_id-2\n")
     assert server.runs[1]["state"] == "CANCELING"
     assert say("stop", "first") == (0, "run_id-1 has already ended: SUCCEEDED\n")
-    for wanted, found in (("run_id", "are 2 runs run_id"), ("third", "is no run third")):
+    for wanted, message in (("run_id", "are 2 runs run_id"), ("third", "is no run third")):
         status, said = say("stop", wanted)
-        assert (status, found in said) == (2, True)
+        assert (status, message in said) == (2, True)
 
 
 def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> None:

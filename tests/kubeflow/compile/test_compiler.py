@@ -63,19 +63,19 @@ def task(spec: Spec, name: str) -> Spec:
 
 @pytest.mark.parametrize("target", ["oss", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_every_step_compiles_for_every_target(target: Target) -> None:
-    made = compiler.compile_documents(EVERYTHING, target=target, image="i")
+    documents = compiler.compile_documents(EVERYTHING, target=target, image="i")
     drivers = {c.id: c.driver_class for c in create_pipeline(EVERYTHING).components}
     looking = {name for name in STEPS if not drivers[name].__module__.startswith("tfx")}
-    assert set(steps(made[0])) == {*map(pod_of, STEPS), LOOKUPS}
-    lookups = {part.step: part.lookup for part in interface(made[0], LOOKUPS).parts}
+    assert set(steps(documents[0])) == {*map(pod_of, STEPS), LOOKUPS}
+    lookups = {part.step: part.lookup for part in interface(documents[0], LOOKUPS).parts}
     assert lookups.keys() == looking
     assert lookups["ImagePredictor"] == "components.predict.files.look_up"
-    root = made[0]["root"]["dag"]["tasks"]
+    root = documents[0]["root"]["dag"]["tasks"]
     assert all("Validator-Gate" in root[name]["dependentTasks"] for name in LEARNERS)
     if target == "oss":
-        assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
+        assert with_secrets(documents[0], EVERYTHING) == {"ImagePredictor", LOOKUPS}
     # What changes the training for a run, changes its search.
-    given = [task(made[0], name)["inputs"]["parameters"] for name in LEARNERS]
+    given = [task(documents[0], name)["inputs"]["parameters"] for name in LEARNERS]
     assert given[0].keys() >= {"training_seed", "training_epochs"}
     assert given[0].keys() <= given[1].keys()
 
@@ -83,7 +83,7 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
 def longest_chain(whole: Specification, task: str) -> list[str]:
     """Return the tasks that follow one another up to a task."""
     before = whole.tasks[task].get("dependentTasks", [])
-    return [*max((longest_chain(whole, one) for one in before), key=len, default=[]), task]
+    return [*max((longest_chain(whole, earlier) for earlier in before), key=len, default=[]), task]
 
 
 def test_a_cached_run_has_seven_drivers_six_of_them_in_a_row(spec: Spec) -> None:
@@ -136,9 +136,9 @@ def keys(choices: Config, image: str = "i") -> dict[str, str]:
     """Task → all that KFP's driver and launcher hash for its cache, with the run's defaults."""
     [spec, *platform] = compiler.compile_documents(choices, target="oss", image=image)
     whole = Specification(spec, *platform)
-    found = {}
+    hashed = {}
     for name in set(whole.tasks) - {LOOKUPS}:
-        one = whole.container(name)
+        pod = whole.container(name)
         defaults = {
             key: whole.run_parameters[key]["defaultValue"]
             for source in whole.sources(name, "parameters").values()
@@ -148,8 +148,8 @@ def keys(choices: Config, image: str = "i") -> dict[str, str]:
         settings = executors.get("deploymentSpec", {}).get("executors", {})
         claims = settings.get(f"{name}_executor", {}).get("pvcMount")
         content = [whole.component(name), whole.tasks[name]["inputs"], defaults, claims]
-        found[name] = json.dumps([*content, one["image"], one["command"], one["args"]])
-    return found
+        hashed[name] = json.dumps([*content, pod["image"], pod["command"], pod["args"]])
+    return hashed
 
 
 EVALUATION = {"Evaluator-Pusher"}
@@ -231,19 +231,19 @@ def test_only_what_changes_a_result_is_in_the_cache_key_of_a_step() -> None:
 
 
 def test_run_parameters_have_defaults(spec: Spec) -> None:
-    found = spec["root"]["inputDefinitions"]["parameters"]
-    assert found["data"]["defaultValue"] == "gs://bucket/images"
+    params = spec["root"]["inputDefinitions"]["parameters"]
+    assert params["data"]["defaultValue"] == "gs://bucket/images"
     unseen, _ = resolve(Config(), shorter_side=96, images=0)
-    assert found["training_epochs"]["defaultValue"] == unseen.training.epochs
-    assert found["span"] == {**found["span"], "parameterType": "NUMBER_INTEGER", "defaultValue": -1}
-    assert all("defaultValue" in definition for definition in found.values())
+    assert params["training_epochs"]["defaultValue"] == unseen.training.epochs
+    assert params["span"].items() >= {"parameterType": "NUMBER_INTEGER", "defaultValue": -1}.items()
+    assert all("defaultValue" in definition for definition in params.values())
     for step, name in (("ImageExampleGen", "data"), (LOOKUPS, "ImageExampleGen_data")):
         source = task(spec, step)["inputs"]["parameters"][name]
         assert source == {"componentInputParameter": "data"}
     whole = Specification(spec)
-    sources = [one for task in whole.tasks for one in whole.sources(task, "parameters").values()]
+    sources = [s for task in whole.tasks for s in whole.sources(task, "parameters").values()]
     used = {source.get("componentInputParameter") for source in sources}
-    assert used - {None} == set(found)
+    assert used - {None} == set(params)
 
 
 SETTINGS = {
@@ -275,21 +275,21 @@ SETTINGS = {
 
 def test_resources_of_each_step() -> None:
     choices = config(steps=SETTINGS, store_secret="")
-    made, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
-    trainer = container(made, "Trainer")
+    compiled, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
+    trainer = container(compiled, "Trainer")
     memory = {"memoryLimit": 4, "memoryRequest": 4}
     gpus = {"accelerator": {"type": "nvidia.com/gpu", "count": "2"}}
     assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
     assert trainer["env"][0] == {"name": "A", "value": "1"}
-    assert settings_of(made, "Trainer").retries == 3
-    last = container(made, "Evaluator-Pusher")
+    assert settings_of(compiled, "Trainer").retries == 3
+    last = container(compiled, "Evaluator-Pusher")
     assert (last["resources"]["memoryLimit"], last["resources"]["cpuLimit"]) == (64, 3)
-    assert [one["name"] for one in last["env"]] == ["A", "B", "STEP_SETTINGS"]
+    assert [var["name"] for var in last["env"]] == ["A", "B", "STEP_SETTINGS"]
     assert (trainer["image"], last["image"]) == ("i:gpu", "i")
-    assert task(made, "Trainer")["retryPolicy"]["maxRetryCount"] == 3
-    assert "retryPolicy" not in task(made, "Evaluator-Pusher")
+    assert task(compiled, "Trainer")["retryPolicy"]["maxRetryCount"] == 3
+    assert "retryPolicy" not in task(compiled, "Evaluator-Pusher")
     # A lookup reaches what its step does, but needs no large machine for it.
-    lookup = container(made, LOOKUPS)
+    lookup = container(compiled, LOOKUPS)
     assert lookup["resources"] == {"cpuLimit": 1, "cpuRequest": 1, **memory}
     settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
@@ -310,13 +310,13 @@ def test_resources_of_each_step() -> None:
 
 def test_resources_on_vertex() -> None:
     steps = {"Trainer": StepConfig(cpu=8, gpus=1)}
-    [made] = compiler.compile_documents(
+    [compiled] = compiler.compile_documents(
         config(steps=steps, pipeline_root="gs://bucket/root"), target="vertex", image="i"
     )
-    accelerator = container(made, "Trainer")["resources"]["accelerator"]
+    accelerator = container(compiled, "Trainer")["resources"]["accelerator"]
     assert accelerator == {"type": "NVIDIA_TESLA_T4", "count": "1"}
-    assert made["defaultPipelineRoot"] == "gs://bucket/root"
-    assert interface(made, "Trainer").direct
+    assert compiled["defaultPipelineRoot"] == "gs://bucket/root"
+    assert interface(compiled, "Trainer").direct
     with pytest.raises(UserError, match=r"Vertex AI reads no platform document"):
         compiler.compile_documents(config(steps=SETTINGS), target="vertex", image="i")
 
@@ -351,11 +351,11 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: lis
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=$(HOME)"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
-    [made] = compiler.compile_documents(remote, target="oss", image="i")
-    assert settings_of(made, "Transform").beam_args == arguments
-    assert "$" not in str(container(made, "Transform")["env"])
+    [compiled] = compiler.compile_documents(remote, target="oss", image="i")
+    assert settings_of(compiled, "Transform").beam_args == arguments
+    assert "$" not in str(container(compiled, "Transform")["env"])
     # The launcher has copied the shards for the Trainer, which runs no Beam.
-    assert not settings_of(made, "Trainer").beam_args
+    assert not settings_of(compiled, "Trainer").beam_args
     elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
     with pytest.raises(UserError, match=r"set kubeflow.pipeline_root to a folder on gs://"):
         compiler.compile_documents(elsewhere, target="oss", image="i")

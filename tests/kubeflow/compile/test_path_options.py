@@ -73,7 +73,7 @@ def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str])
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
     """Run the lookups as Kubeflow would; return step → properties that are found."""
     name, whole = LOOKUPS, Specification(spec)
-    defaults = {key: one["defaultValue"] for key, one in whole.run_parameters.items()}
+    defaults = {key: definition["defaultValue"] for key, definition in whole.run_parameters.items()}
     defaults["storage"] = str(folder / "storage")
     values = {
         key: source["runtimeValue"]["constant"]
@@ -85,8 +85,8 @@ def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
     given = executor_input(output, {}, {}, **values)
     command = whole.container(name)["args"]
     assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
-    found = json.loads(output.read_text())["parameterValues"]
-    parts = {key.removesuffix("_resolved"): json.loads(text) for key, text in found.items()}
+    outputs = json.loads(output.read_text())["parameterValues"]
+    parts = {key.removesuffix("_resolved"): json.loads(text) for key, text in outputs.items()}
     # The name of the listing contains the fingerprint.
     parts["ImageExampleGen"].pop("listing")
     return parts

@@ -73,9 +73,9 @@ class KubernetesServer(StubServer):
         if self.failures:
             self.failures -= 1
             return _status(503, "etcdserver: leader changed")
-        found = _PATH.fullmatch(request.path)
-        assert found, request.path
-        group, kind, name, part = (text or "" for text in found.groups())
+        parts = _PATH.fullmatch(request.path)
+        assert parts, request.path
+        group, kind, name, part = (text or "" for text in parts.groups())
         verbs = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}
         right = verbs[request.method], f"{kind}/{part}".rstrip("/"), group
         if not any(_allows(rule, *right) for rule in self.role):

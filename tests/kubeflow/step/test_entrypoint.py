@@ -79,8 +79,8 @@ def interface(name: str, **changes: Any) -> StepInterface:
 
 
 def output(tmp_path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((tmp_path / "new/output_metadata.json").read_text())
-    return found
+    written: dict[str, Any] = json.loads((tmp_path / "new/output_metadata.json").read_text())
+    return written
 
 
 @pytest.mark.parametrize("release", ["2.5", "2.17"])
@@ -120,8 +120,8 @@ def test_a_lookup_writes_a_parameter(tmp_path: Path) -> None:
     finder = StepInterface(lookup=f"{__name__}.find", inputs={"model": MODEL}, integers=("count",))
     argv = arguments(tmp_path, finder, count=5.0, fraction=1.0)
     assert entrypoint.main(argv) == 0
-    found = json.loads(output(tmp_path)["parameterValues"]["resolved"])
-    assert found == {
+    resolved = json.loads(output(tmp_path)["parameterValues"]["resolved"])
+    assert resolved == {
         "span": 3,
         "seen": {"count": "int 5", "fraction": "float 1.0"},
         "model": "weights",
@@ -137,8 +137,8 @@ def test_an_image_with_other_code_is_rejected(
     here = digest or code_digest("Trainer")
     argv = arguments(tmp_path, interface("Copier", step="Trainer"), code_digest=here)
     assert entrypoint.main(argv) == status
-    told = "This container image holds other code for Trainer" in capsys.readouterr().err
-    assert told is (status == 2)
+    rejected = "This container image holds other code for Trainer" in capsys.readouterr().err
+    assert rejected is (status == 2)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_steps_in_one_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     argv = in_a_store(tmp_path, monkeypatch, argv)
     assert entrypoint.main(argv) == 0
-    found = output(tmp_path)["artifacts"]
+    artifacts = output(tmp_path)["artifacts"]
     kinds = {}
     for name in ("copy", "again"):
-        [artifact] = found[name]["artifacts"]
+        [artifact] = artifacts[name]["artifacts"]
         assert artifact["uri"] == f"{tmp_path}/store/{name}"
         assert artifact["metadata"]["found"] == 1
         kinds[name] = json.loads(artifact["metadata"]["kinds"])
@@ -245,7 +245,7 @@ def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None
     modules = {path.rpartition(".")[0] for path in (*paths, *more)}
     command = [sys.executable, "-W", "ignore", "-c", _IMPORT, *modules]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = {*json.loads(done.stdout.splitlines()[-1])}
-    assert found >= modules
+    imported = {*json.loads(done.stdout.splitlines()[-1])}
+    assert imported >= modules
     heavy = {"tensorflow", "tfx", "apache_beam", "ml_metadata", "pandas", "kfp", "numpy"}
-    assert found & heavy == set()
+    assert imported & heavy == set()

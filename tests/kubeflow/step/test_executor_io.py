@@ -50,8 +50,8 @@ INGEST = replace(TRAINER, step="ImageExampleGen")
 
 def properties(interface: StepInterface = TRAINER, **parameters: Any) -> dict[str, Any]:
     prepared = prepare_input(given(**parameters), interface)
-    found: dict[str, Any] = prepared["inputs"]["parameterValues"]
-    return found
+    values: dict[str, Any] = prepared["inputs"]["parameterValues"]
+    return values
 
 
 def test_direct_steps_keep_remote_uris() -> None:
@@ -59,16 +59,16 @@ def test_direct_steps_keep_remote_uris() -> None:
     before = json.dumps(message)
     prepared = prepare_input(message, replace(TRAINER, direct=True))
     # The launcher's own outputs are dropped.
-    [[model]] = [one["artifacts"] for one in prepared["outputs"]["artifacts"].values()]
+    [[model]] = [listed["artifacts"] for listed in prepared["outputs"]["artifacts"].values()]
     assert model["uri"] == model["name"] == f"{RUN}/Trainer/{SALT}/model"
     assert json.dumps(message) == before
 
 
 def test_run_parameters_replace_compiled_values() -> None:
     config = json.dumps({"training": {"epochs": 20, "seed": 1}})
-    [found] = properties(custom_config=config, training_epochs=3.0).values()
-    assert json.loads(found) == {"training": {"epochs": 3, "seed": 1}}
-    assert '"epochs": 3,' in found
+    [config_text] = properties(custom_config=config, training_epochs=3.0).values()
+    assert json.loads(config_text) == {"training": {"epochs": 3, "seed": 1}}
+    assert '"epochs": 3,' in config_text
     # The launcher writes the double 1.0 as 1.
     rate = properties(
         custom_config='{"training": {"learning_rate": 0.5}}', training_learning_rate=1
@@ -83,8 +83,8 @@ def test_storage_folder() -> None:
         ("/mnt/models", "/mnt/models/pushed"),
         ("", "minio://mlpipeline/v2/artifacts/images/pushed"),
     ):
-        found = properties(pushed_models="{storage}/pushed", storage=storage)
-        assert found == {"pushed_models": expected}
+        values = properties(pushed_models="{storage}/pushed", storage=storage)
+        assert values == {"pushed_models": expected}
     elsewhere = json.dumps(given(pushed_models="{storage}/pushed", storage=""))
     with pytest.raises(UserError, match="set the parameter storage of the run"):
         prepare_input(json.loads(elsewhere.replace(RUN, "gs://bucket/elsewhere")), TRAINER)
@@ -111,9 +111,9 @@ def test_the_folders_of_pipeline_and_run_come_from_outputs(
 
 def test_the_span_of_a_run() -> None:
     """The newest, one for this run, and as compiled."""
-    for compiled, run, found in ((None, -1.0, None), (None, 20260.0, 20260), (7, 7.0, 7)):
+    for compiled, run, expected in ((None, -1.0, None), (None, 20260.0, 20260), (7, 7.0, 7)):
         [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
-        assert repr(json.loads(config)["span"]) == repr(found)
+        assert repr(json.loads(config)["span"]) == repr(expected)
 
 
 def test_values_that_do_not_fit_are_errors() -> None:

@@ -96,9 +96,9 @@ def test_the_log_is_kept_however_a_step_ends_and_whether_it_starts_again(
 ) -> None:
     """In its pod, where Argo's defaults keep it from retrying what fails."""
     started, log = time.monotonic(), tmp_path / f"images/{RUN}/logs/Gen.txt"
-    found, shown = run(tmp_path, end, retries=retries)
+    ended, shown = run(tmp_path, end, retries=retries)
     kept = log.read_text()
-    assert (found, said in shown, kept.count("Looking with ***")) == (status, True, attempts), kept
+    assert (ended, said in shown, kept.count("Looking with ***")) == (status, True, attempts), kept
     assert attempts > 1 or kept == shown.replace(PASSWORD, "***")
     assert time.monotonic() - started < 15
     # Attempts of other pods count, where Argo retries as well.

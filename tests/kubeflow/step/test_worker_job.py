@@ -68,21 +68,21 @@ def test_manifests() -> None:
     amounts = {"cpu": "0.5", "memory": "32G"}
     limits = {**amounts, "nvidia.com/gpu": "2"}
     assert worker["resources"] == {"requests": amounts, "limits": limits}
-    names = [one["name"] for one in worker["env"]]
+    names = [item["name"] for item in worker["env"]]
     variables = ["TF_GPU_THREAD_MODE", "WANDB_API_KEY", "JOB_COMPLETION_INDEX", "TF_CONFIG"]
     assert names == variables, "Kubernetes replaces only what stands before"
-    found = json.loads(worker["env"][-1]["value"].replace("$(JOB_COMPLETION_INDEX)", "1"))
-    assert found["task"] == {"type": "worker", "index": 1}
-    assert found["cluster"]["worker"][1] == "trainer-01-1.trainer-01:2222"
+    tf_config = json.loads(worker["env"][-1]["value"].replace("$(JOB_COMPLETION_INDEX)", "1"))
+    assert tf_config["task"] == {"type": "worker", "index": 1}
+    assert tf_config["cluster"]["worker"][1] == "trainer-01-1.trainer-01:2222"
     assert template["spec"]["subdomain"] == service["metadata"]["name"]
-    assert [one["name"] for one in template["spec"]["volumes"]] == ["claim-0", "shm"]
-    assert [one["mountPath"] for one in worker["volumeMounts"]] == ["/mnt/images", "/dev/shm"]
+    assert [item["name"] for item in template["spec"]["volumes"]] == ["claim-0", "shm"]
+    assert [item["mountPath"] for item in worker["volumeMounts"]] == ["/mnt/images", "/dev/shm"]
     kept = {"nodeSelector", "tolerations", "imagePullSecrets"}
     assert template["spec"].keys() >= kept
 
 
-def conditions(*found: tuple[str, str]) -> dict[str, Any]:
-    listed = [{"type": kind, "status": s, "message": f"It is {kind}."} for kind, s in found]
+def conditions(*states: tuple[str, str]) -> dict[str, Any]:
+    listed = [{"type": kind, "status": s, "message": f"It is {kind}."} for kind, s in states]
     return {"status": {"conditions": listed}}
 
 

@@ -134,9 +134,9 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def operate(job: Job) -> None:
         container, words = worker_of(job)
-        told = next(one["value"] for one in container["env"] if one["name"] == "TF_CONFIG")
+        tf_config = next(var["value"] for var in container["env"] if var["name"] == "TF_CONFIG")
         for index in ("0", "1"):
-            config = told.replace("$(JOB_COMPLETION_INDEX)", index)
+            config = tf_config.replace("$(JOB_COMPLETION_INDEX)", index)
             monkeypatch.setenv("TF_CONFIG", config)
             assert entrypoint.main(words[3:]) == 0
         monkeypatch.delenv("TF_CONFIG")
