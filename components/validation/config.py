@@ -14,8 +14,8 @@ class ValidationConfig:
     """When examples are good enough to train on."""
 
     schema: Text | None = None
-    """Path or URL of a reviewed schema. `local_runner.py schema` writes one to start from. Unset:
-    the schema is inferred from the train split."""
+    """Path or URL of a reviewed schema; start from that of a run, schema.pbtxt among its artifacts.
+    Unset: the schema is inferred from the train split."""
 
     anomalies: Literal["stop", "warn"] = "stop"
     """What to do when examples do not match the schema."""

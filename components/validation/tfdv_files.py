@@ -70,12 +70,12 @@ def read_schema(path: str) -> schema_pb2.Schema:
         reason = str(error).rstrip(".").replace("\n", " ")
         raise DataError(
             f"validation.schema: {path} is not a schema in text format: {reason}. "
-            "`local_runner.py schema` writes one to start from."
+            "Start from that of a run, artifacts/SchemaGen/schema/NUMBER/schema.pbtxt."
         ) from error
     names = {feature.name for feature in schema.feature}
     if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(
             f"validation.schema: {path} lacks the feature {' and the feature '.join(missing)}. "
-            "`local_runner.py schema` writes a schema with all features."
+            "Start from that of a run, artifacts/SchemaGen/schema/NUMBER/schema.pbtxt."
         )
     return schema

@@ -1,6 +1,7 @@
 """Every command, option, file, test and link in the documentation exists."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from components.trainer.config.recipes import resolve
+from pipeline_def.commands import COMMANDS
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.options import list_options, list_sections
 from tests.docs.command_lines import (
@@ -81,6 +83,9 @@ def test_what_is_named_exists(code: list[Code]) -> None:
     mistakes = [mistake for piece in code for mistake in find_unknown_names(piece)]
     for page in PAGES:
         mistakes += find_broken_links((ROOT / page).read_text(encoding="utf-8"), page)
+    for path in (*ROOT.glob("components/**/*.py"), *ROOT.glob("pipeline_def/**/*.py")):
+        for named in re.findall(r"`local_runner\.py ([a-z-]+)", path.read_text(encoding="utf-8")):
+            mistakes += [] if named in COMMANDS else [f"{path}: there is no command {named}"]
     assert not mistakes, "\n".join(mistakes)
 
 

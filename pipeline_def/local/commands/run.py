@@ -40,7 +40,7 @@ commands
   inspect DIR    report within seconds whether a run would start, and how
   review         look at images with doubtful labels, and correct them
   predict FILES  predict files or folders with the pushed model
-  runs           list earlier runs, compare two, or remove what they left
+  runs           list earlier runs, or compare two
   serve          serve the pushed model: a web page and a REST API
   rollback       make an earlier pushed version the one in use
   help COMMAND   describe a command; --version prints versions
