@@ -10,7 +10,7 @@ from components.contract.errors import DataError, StorageError
 from components.contract.printable import read_number
 from components.storage.saved_model import original_version
 from pipeline_def.layout import Layout
-from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.runs.record import RunRecord, find_producers, read_records
 from pipeline_def.steps import EVALUATOR
 
 
@@ -37,7 +37,7 @@ class SelectedRun:
 
         Raises:
             DataError: the run ended before it produced this output.
-            StorageError: the artifact is not on this machine.
+            StorageError: the artifact is not on this machine, or that of a later run.
         """
         finished = self.record.steps.get(step)
         if finished is None or name not in finished.outputs:
@@ -49,6 +49,11 @@ class SelectedRun:
             raise StorageError(
                 f"{uri} of run {self.record.id} is not on this machine. Only runs with local "
                 "artifacts can be compared."
+            )
+        producer, _ = find_producers(read_records(self.output)).get(uri, (self.record, step))
+        if producer.started > self.record.started:
+            raise StorageError(
+                f"{uri} of run {self.record.id} is gone: run {producer.id} has another in its place."
             )
         return uri
 

@@ -233,10 +233,13 @@ def end(record: RunRecord, state: Literal["done", "failed", "stopped"]) -> RunRe
 
 
 def find_producers(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, str]]:
-    """Return the run and the step that produced each artifact, by URI."""
+    """Return the last run, and its step, that produced each artifact, by URI.
+
+    Once `metadata.sqlite` has been removed, artifacts get the URIs of earlier ones.
+    """
     return {
         output.uri: (record, name)
-        for record in reversed(records)
+        for record in records
         for name, step in record.steps.items()
         if step.state == "done"
         for output in step.outputs.values()

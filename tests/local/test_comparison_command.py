@@ -18,7 +18,14 @@ from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.history import select
-from pipeline_def.runs.record import Pushed, RunRecord, Step, StepOutput, write_record
+from pipeline_def.runs.record import (
+    Pushed,
+    RunRecord,
+    Step,
+    StepOutput,
+    read_records,
+    write_record,
+)
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
 
@@ -189,6 +196,18 @@ def test_a_mistake_or_a_damaged_artifact_is_one_sentence(
     [line] = capsys.readouterr().err.splitlines()
     assert said.replace("OUT", str(output)) in line
     assert not (output / "comparison.html").exists()
+
+
+def test_artifacts_that_a_later_run_has_replaced_are_not_compared(
+    output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Without `metadata.sqlite` TFX counts from 1 again.
+    [second] = read_records(str(output), "2")
+    again = dataclasses.replace(second, id="4", started="2026-11-22T10:04:00.000+00:00")
+    write_record(again, str(output))
+    assert runs("--output", output, "--compare", "1", "4") == 0
+    assert runs("--output", output, "--compare", "1", "2") == 2
+    assert "of run 2 is gone: run 4 has another in its place" in capsys.readouterr().err
 
 
 def test_a_page_elsewhere(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
