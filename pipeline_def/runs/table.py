@@ -154,7 +154,7 @@ def format_time(text: str) -> str:
 def _format_value(value: Any) -> str:
     """Format a setting as on the command line, shortened."""
     if value is None:
-        return "unset"
+        return "none"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = make_printable(text)
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"

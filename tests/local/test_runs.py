@@ -96,7 +96,8 @@ def test_corrections_and_a_search_are_in_the_table(
 
 def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, 1)
-    shorter = configure(training={"epochs": 5}) | {"given": ["data", "training.epochs"]}
+    given = ["data", "ingest.corrections", "training.epochs"]
+    shorter = configure(training={"epochs": 5}) | {"given": given}
     write_run(tmp_path, 2, configuration=shorter, accuracy=0.88)
     write_run(tmp_path, 3, blessed=False, pushed=None)
     four = write_run(tmp_path, 4, until="Trainer", state="stopped")
@@ -112,6 +113,7 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
     for cell in (
         "done, 42 s",
         "training.epochs 5",
+        "ingest.corrections none",
         "0.8800",
         "not blessed",
         "stopped at",
