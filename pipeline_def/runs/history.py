@@ -53,7 +53,8 @@ class SelectedRun:
         producer, _ = find_producers(read_records(self.output)).get(uri, (self.record, step))
         if producer.started > self.record.started:
             raise StorageError(
-                f"{uri} of run {self.record.id} is gone: run {producer.id} has another in its place."
+                f"{uri} of run {self.record.id} is gone: run {producer.id} has another in its "
+                "place."
             )
         return uri
 
