@@ -33,7 +33,7 @@ _OTHERS = {
     "EvaluationConfig": ".evaluation.config",
     "IngestConfig": ".ingest.config",
     "ModelConfig": ".trainer.config.model",
-    "PredictConfig": ".predict.config",
+    "PredictConfig": ".predict.files",
     "TrainerConfig": ".trainer.config.training",
     "TrainingConfig": ".trainer.config.training",
     "TransformConfig": ".images.options",
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from components.ingest.component import ImageExampleGen as ImageExampleGen
     from components.ingest.config import IngestConfig as IngestConfig
     from components.predict.component import ImagePredictor as ImagePredictor
-    from components.predict.config import PredictConfig as PredictConfig
+    from components.predict.files import PredictConfig as PredictConfig
     from components.push.component import ImagePusher as ImagePusher
     from components.report.component import ImageReport as ImageReport
     from components.trainer.component import ImageTrainer as ImageTrainer

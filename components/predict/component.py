@@ -12,9 +12,8 @@ from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.contract.lookup_driver import LookupDriver
 from components.images.options import FileOptions
-from components.predict.config import PredictConfig
 from components.predict.executor import Executor
-from components.predict.files import FOUND_KEY, look_up
+from components.predict.files import FOUND_KEY, PredictConfig, look_up
 
 
 class Driver(LookupDriver):

@@ -24,8 +24,8 @@ from components.contract.artifact_files import (
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.images.options import FileOptions
-from components.predict.config import PredictConfig
 from components.predict.files import (
+    PredictConfig,
     count_files,
     decode_source,
     divide,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from components.contract.configuration import Positive, Text, configuration
 from components.contract.errors import DataError
 from components.contract.printable import hide_login
 from components.contract.properties import LookupInput
@@ -24,6 +25,18 @@ from components.storage.folder_listing import (
 
 FOUND_KEY = "found_files"
 """The execution property that is looked up: a digest of the files of the folder."""
+
+
+@configuration("predict")
+class PredictConfig:
+    """How a model labels files."""
+
+    folder: Text | None = None
+    """Folder or URL whose images the model labels at the end of a run if it is blessed. Unset: the
+    pipeline has no such step. `local_runner.py predict` takes files as arguments."""
+
+    top: Positive = 3
+    """Labels per image, the most probable first."""
 
 
 class ListedFile(NamedTuple):

@@ -7,7 +7,6 @@ images is set here, before the pipeline is made, and stands in the record of the
 import collections
 import dataclasses
 import glob
-import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,6 @@ from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
 from components.ingest.plan.splits import expect_images
 from components.ingest.source.listing import (
-    ImageFile,
     Listing,
     check_labels,
     find_look_alikes,
@@ -143,20 +141,12 @@ def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: Evalua
         )
 
 
-def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield rows of a title and a text: the layout, some labels, the splits and all warnings.
-
-    Args:
-        listing: files to describe.
-        examples: number of paths to show with what they were taken for.
-    """
+def describe(listing: Listing) -> Iterator[tuple[str, str]]:
+    """Yield rows of a title and a text: the layout, some labels, the splits and all warnings."""
     taken = f": {listing.taken}" if listing.taken else ""
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
     if spans := sorted(listing.tally.spans):
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
-    for file in _choose_examples(listing, examples):
-        split = f"split {file.split}" if file.split else "split by hash"
-        yield "", f"{file.path}: label {file.label}, {split}"
     yield "Labels", name_some(sorted(listing.labels()), _MOST_LABELS)
     yield "Splits", ", ".join(_describe_splits(listing))
     if (given := listing.corrections).path:
@@ -165,14 +155,6 @@ def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]
         yield "Decisions", f"{given.path}: {counts or 'none'}"
     for note in (*listing.notes, *find_look_alikes(listing)):
         yield "Note", note
-
-
-def _choose_examples(listing: Listing, count: int) -> list[ImageFile]:
-    """Return the first file of each folder or shard, or the first files of the only one."""
-    groups = itertools.groupby(listing.files, lambda file: file.shard or file.path.split("/")[0])
-    first = [next(of_folder) for _, of_folder in itertools.islice(groups, count)]
-    shown = {file.path: file for file in (*first, *listing.files[:count])}
-    return list(shown.values())[:count]
 
 
 def _describe_splits(listing: Listing) -> Iterator[str]:

@@ -77,12 +77,21 @@ def find_model(output: str, wanted: str | None) -> str:
     Raises:
         ModelError: there is no such model.
     """
-    pushed = Layout(output).pushed
     if wanted and not wanted.isdigit():
         wanted = wanted.removeprefix("file://") if wanted.startswith("file:///") else wanted
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
+    return find_version(Layout(output).pushed, wanted)
+
+
+def find_version(pushed: str, wanted: str | None = None) -> str:
+    """Return the newest complete version in a folder, a path or URL, or the version `wanted`.
+
+    Raises:
+        ModelError: there is no such version.
+        StorageError: the folder cannot be listed.
+    """
     for path in whole_versions(pushed):
         if wanted in (None, "", os.path.basename(path)):
             return path

@@ -19,7 +19,7 @@ from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.source.corrections import COLUMNS
-from components.predict.config import PredictConfig
+from components.predict.files import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig

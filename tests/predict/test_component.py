@@ -14,9 +14,8 @@ from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.images.options import FileOptions
 from components.predict.component import Driver
-from components.predict.config import PredictConfig
 from components.predict.executor import Executor
-from components.predict.files import FOUND_KEY
+from components.predict.files import FOUND_KEY, PredictConfig
 from tests.nodes import IN_MEMORY, TWO_WORKERS
 from tests.pictures import write_folder
 from tests.predict.test_flow import write_odd_folder

@@ -84,7 +84,8 @@ def to_lists(values: Any) -> list[Any]:
 
 
 def describe_signatures(path: str) -> dict[str, Any]:
-    """Return the signatures of a SavedModel as the JSON of `SignatureDef`."""
+    """Return the signatures of a SavedModel as the JSON of `SignatureDef`, without defaults."""
+    from google.protobuf import json_format
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = saved_model_pb2.SavedModel()
@@ -92,25 +93,7 @@ def describe_signatures(path: str) -> dict[str, Any]:
         saved.ParseFromString(file.read())
     signatures = saved.meta_graphs[0].signature_def
     return {
-        name: {
-            "inputs": {key: _describe(info) for key, info in signature.inputs.items()},
-            "outputs": {key: _describe(info) for key, info in signature.outputs.items()},
-            "method_name": signature.method_name,
-        }
+        name: json_format.MessageToDict(signature, preserving_proto_field_name=True)
         for name, signature in signatures.items()
         if not name.startswith("__")
-    }
-
-
-def _describe(info: Any) -> dict[str, Any]:
-    from tensorflow.core.framework import types_pb2
-
-    shape = info.tensor_shape
-    return {
-        "dtype": types_pb2.DataType.Name(info.dtype),
-        "tensor_shape": {
-            "dim": [{"size": str(dim.size), "name": dim.name} for dim in shape.dim],
-            "unknown_rank": shape.unknown_rank,
-        },
-        "name": info.name,
     }

@@ -16,27 +16,14 @@ from typing import Any, TypeVar
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ModelError, StorageError, UserError
 from components.storage.mirror import Mirror
-from components.storage.saved_model import whole_versions
 from pipeline_def.apps.serve.model import Model
-from pipeline_def.local.pushed_model import explain_missing
+from pipeline_def.local.pushed_model import find_version
 
 _LOGGER = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 Load = Callable[[str], Model]
 """Loads and warms up the model in a local folder."""
-
-
-def find_newest(folder: str, version: str | None = None) -> str | None:
-    """Return the newest complete version in a folder, or `version`; None if there is none.
-
-    Raises:
-        StorageError: the folder, a path or URL, cannot be listed.
-    """
-    for path in whole_versions(folder):
-        if version in (None, os.path.basename(path)):
-            return path
-    return None
 
 
 def load_copy(url: str, load: Load) -> Model:
@@ -76,9 +63,7 @@ class Versions:
             self._load = functools.partial(load_copy, load=load)
         # A separate thread, so that stopping the server does not wait for an unresponsive store.
         self._thread = ThreadPoolExecutor(1)
-        path = find_newest(folder, version)
-        if path is None:
-            raise explain_missing(folder, version)
+        path = find_version(folder, version)
         try:
             self.current = self._load(path)
         except StorageError:
@@ -87,7 +72,6 @@ class Versions:
             raise ModelError(f"Cannot load the model in {path}: {error}") from error
         self._failed: dict[str, str] = {}
         self._retry = 0.0
-        self._loading: str | None = None
         self._trouble = ""
 
     @property
@@ -95,8 +79,6 @@ class Versions:
         """Known versions, newest first, as in `model_version_status` of TensorFlow Serving."""
         states = [_describe(self.current.version, "AVAILABLE")]
         states += [_describe(name, "END", error) for name, error in self._failed.items()]
-        if self._loading:
-            states.append(_describe(self._loading, "LOADING"))
         return sorted(states, key=lambda state: int(state["version"]), reverse=True)
 
     async def watch(self) -> None:
@@ -116,7 +98,6 @@ class Versions:
             return
         if name in self._failed and time.monotonic() < self._retry:
             return
-        self._loading = name
         try:
             self.current = await self._run(self._load, path)
             _LOGGER.warning("Now serving version %s.", name)
@@ -125,14 +106,12 @@ class Versions:
             self._failed[name] = str(error).strip()[:500] or type(error).__name__
             self._retry = time.monotonic() + self.retry_seconds
             _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
-        finally:
-            self._loading = None
 
     async def _find_newest(self) -> str | None:
-        """Return the newest version; None, with one log line, while the store fails."""
+        """Return the newest version; None, with one log line, while it cannot be found."""
         path, trouble = None, ""
         try:
-            path = await self._run(find_newest, self._folder)
+            path = await self._run(find_version, self._folder)
         except UserError as error:
             trouble = str(error)
         if trouble and trouble != self._trouble:

@@ -37,7 +37,7 @@ _BAR_WIDTH = 40
 _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
-_EXAMPLES = _NAMED = 3
+_NAMED = 3
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
 _FEW_OF_LABEL = 20
@@ -74,7 +74,7 @@ def _inspect(config: Config) -> None:
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
     # Shown before anything is refused, as it often tells why.
-    for name, text in describe(listing, examples=_EXAMPLES):
+    for name, text in describe(listing):
         print_row(console, name, text)
     seen = look(listing, config)
     survey = seen.survey

@@ -198,7 +198,7 @@ def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
         answered.wait()
         raise StorageError("The store does not answer.")
 
-    monkeypatch.setattr(module, "find_newest", fail)
+    monkeypatch.setattr(module, "find_version", fail)
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(versions.update(), 0.01))
     answered.set()

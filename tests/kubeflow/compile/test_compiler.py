@@ -17,7 +17,7 @@ from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
-from components.predict.config import PredictConfig
+from components.predict.files import PredictConfig
 from components.trainer.config.augmentation import AugmentationConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
