@@ -119,6 +119,7 @@ PARQUET, RECORDS, TAR, FOLDERS = "Parquet", "TFRecord, TFDS", "WebDataset", "Fol
 _IMAGES = {CSV: "1.png", JSONL: "1.png", MANIFEST: "1.png", FOLDERS: "cat/1.png"}
 _IMAGES |= {PARQUET: "image", RECORDS: "image", TAR: "jpg"}
 _LABEL, _DOG, _PNG = ("1.cls", b"cat"), ("2.cls", b"dog"), ("1.jpg", PNG)
+_CRANE = {"image/encoded": PNG, "image/class/text": "crane"}
 _TWO_IMAGES = [("1.left.jpg", PNG), ("1.right.jpg", PNG)]
 _NINE_IMAGES = [(f"{number}.jpg", PNG) for number in range(9)]
 _FRAMES = [(f"frame.{number:04}.{of}", PNG) for number in range(3000) for of in ("jpg", "cls")]
@@ -161,8 +162,6 @@ QUIRKS: Sequence[Quirk] = [
     Quirk(CSV, "Hugging Face's columns", {"m.csv": "file_name,label\n1.png,cat\n"}, "cat"),
     _csv("empty rows", ",,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n", "cat, dog"),
     _csv("`0` and `0.0`", "\n1.png,0\n2.png,0.0\n", "0, 0"),
-    _csv("numbers in `label`, their names in `label_name`", ",label_name\n1.png,0,cat\n", "cat"),
-    _csv("a number with two names", ",label_name\n1.png,0,a\n2.png,0,b\n", "", "pairs the label 0"),
     _csv(
         "`_unlabeled`, `no_label`, −1 or nothing as label",
         "\n1.png,cat\n2.png,_unlabeled\n",
@@ -222,13 +221,6 @@ QUIRKS: Sequence[Quirk] = [
         "a.parquet and labels.txt name different classes",
     ),
     _parquet("a number outside of `ClassLabel`", named(2, DOG_BIRD), "", "only the numbers 0 to 1"),
-    _parquet("numbers in `label`, their names in `label_name`", [row(0, label_name="cat")], "cat"),
-    _no_table(
-        "a number with two names, or a name with two numbers",
-        "has the number 0 with the label 'crane', but also the number 1 with",
-        row(0, label_name="crane"),
-        row(1, label_name="crane"),
-    ),
     _no_table("`label` and `Label`", "name one with ingest.features", row("cat", Label="dog")),
     _parquet(
         "a group in two splits",
@@ -246,7 +238,13 @@ QUIRKS: Sequence[Quirk] = [
     _records("a name twice, or an empty line", "a\nb\na\n", "", "the same name, 'a'", row(1)),
     _records("text as label, useless names", "dog\n\ndog\n", "cat", "", row("cat")),
     _records("TFDS's −1 for no label", "cat\n", "cat", "no label", row(-1), row(0)),
-    _records("a one-hot label", "cat\ndog\n", "dog, cat", "", row([0, 1]), row([1, 0])),
+    _records("a one-hot label", "", "", "its label has several values", row([0, 1]), row([1, 0])),
+    Quirk(
+        RECORDS,
+        "a name of two numbers, as ImageNet's crane",
+        {"a.tfrecord": [{**_CRANE, "image/class/label": number} for number in (1, 2)]},
+        refused="has the number 1 with the label 'crane', but also the number 2 with",
+    ),
     Quirk(
         RECORDS,
         "an image of float32 by TFDS",

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from components.contract.errors import DataError
 from components.contract.printable import name_some, quote
 from components.ingest.source.folder_layout import ARCHIVES, PICTURES
-from components.ingest.source.values import LABEL_TEXTS
 
 # Names that writers of data sets use, the most telling first: this pipeline's own and Model
 # Garden's, TFDS's, WebDataset's, those common among Hugging Face's.
 _IMAGES = ("image/encoded", "image", "img", "image_raw", "jpg", "jpeg", "png", "webp", "picture")
 _TEXT, _NUMBER = "image/class/text", "image/class/label"
 _LABELS: tuple[str, ...] = (_TEXT, "label", "labels", "cls", "class", _NUMBER)
-_LABELS += ("fine_label", "category", "target", *LABEL_TEXTS, "txt")
+_LABELS += ("fine_label", "category", "target", "label_name", "label_text", "label_str")
+_LABELS += ("class_name", "txt")
 _SPLITS = ("split",)
 EXTENSIONS = (*(ends.removeprefix(".") for ends in PICTURES), "jp2", "jxl", "pbm", "pgm", "ppm")
 """Extensions of images in WebDataset; those that cannot be decoded are rejected."""
@@ -89,9 +89,7 @@ def choose_features(
     if not image:
         raise DataError(_explain_missing("image", known, shard))
     _check_image(image, samples, shard)
-    label, number = given.get("label") or _first((*_LABELS, *labels), known, shard), ""
-    if "label" not in given and label not in labels:
-        label, number = _find_text(label, samples)
+    label = given.get("label") or _first((*_LABELS, *labels), known, shard)
     if not label:
         raise DataError(_explain_missing("label", known, shard))
     if any(is_image(sample.get(label)) for sample in samples):
@@ -100,20 +98,8 @@ def choose_features(
             f"with ingest.features, as in {{label: NAME}}."
         )
     split = given.get("split") or _first(_SPLITS, known, shard)
+    number = _NUMBER if label == _TEXT and "label" not in given else ""
     return Features(image, label, split, given.get("group", ""), number)
-
-
-def _find_text(label: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the feature that holds a label as text, and that of its number if there are both."""
-
-    def is_number(name: str) -> bool:
-        return all(isinstance(sample.get(name), int | None) for sample in samples)
-
-    if label == _TEXT:
-        return label, _NUMBER if is_number(_NUMBER) else ""
-    texts = (name for name in LABEL_TEXTS for sample in samples if sample.get(name))
-    text = next(texts, "") if is_number(label) else ""
-    return (text, label) if text else (label, "")
 
 
 def is_image(value: Any) -> bool:

@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import posixpath
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from components.contract.printable import name_some, quote, quote_path
 from components.ingest.config import MOST_COLUMNS
 from components.ingest.source.columns import Several, spell
 from components.ingest.source.values import (
-    LABEL_TEXTS,
     RefusedValueError,
     read_label,
     read_split,
@@ -31,7 +29,6 @@ _KNOWN = (*_COLUMNS, "split", "group")
 _HEADER = "path,label[,split][,group][,...]"
 # Hugging Face's metadata.csv has the first.
 _PATHS = ("file_name", "filename")
-_INTEGER = re.compile(r"-?\d+")
 _MOST_NAMED, _LONGEST = 12, 80
 _TWICE = "it has the column {} twice: remove one"
 
@@ -77,23 +74,20 @@ def read_manifest(
     table = _read_table(path, {spell(name) for name in (*wanted, group_by or "group")})
     columns = [name for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
     group = _find_column(columns, group_by, path) if group_by else "group"
-    beside, names = _find_names(table, columns, path)
     readers: list[tuple[str, Callable[[Any], str | None]]] = [
         ("path", read_value),
-        ("label", functools.partial(read_label, names=names)),
+        ("label", read_label),
         ("split", functools.partial(read_split, names=splits)),
         (group, read_value),
     ]
-    used, named, above = {*_KNOWN, beside}, {*names.values()}, f"{folder.rstrip('/')}/"
+    above = f"{folder.rstrip('/')}/"
     for number, fields, (name, label, split, of_group) in _read_rows(table, readers, path):
         if not name:
             has = "" if "path" in fields else f"; it has {_join(columns)}"
             raise DataError(f"Row {number} of {path} has no path{has}.")
-        if names and label and label not in named:
-            raise DataError(f"Row {number} of {path} has no {beside} for the label {label}.")
         name = name.removeprefix(above)
         name = name if "://" in name else posixpath.normpath(name)
-        more = {str(key): value for key, value in fields.items() if key and key not in used}
+        more = {str(key): value for key, value in fields.items() if key and key not in _KNOWN}
         row = Row(label, split, of_group, more)
         earlier = rows.setdefault(name, row)
         if earlier[:3] != row[:3]:
@@ -141,38 +135,6 @@ def _read_rows(
 
 def _has_content(value: Any) -> bool:
     return any(value) if isinstance(value, list) else value not in (None, "")
-
-
-def _find_names(
-    table: Sequence[_Fields], columns: Collection[str], path: str
-) -> tuple[str, Mapping[str, str]]:
-    """Return the column that names the numbers of the column label, and number → name.
-
-    Raises:
-        DataError: a number has several names, or a name several numbers.
-    """
-    column = next((name for name in LABEL_TEXTS if name in columns), "")
-    if not column:
-        return "", {}
-    cells = {(_as_text(fields.get("label")), _as_text(fields.get(column))) for fields in table}
-    if not all(number is None or _INTEGER.fullmatch(number) for number, _ in cells):
-        return "", {}
-    pairs = sorted((number, name) for number, name in cells if number and name)
-    names, numbers = dict(pairs), {name: number for number, name in pairs}
-    for number, name in pairs:
-        if names[number] != name or numbers[name] != number:
-            raise DataError(
-                f"{path} pairs the label {number} with the {column} {quote(name)}, but also "
-                f"{numbers[name]} with {quote(names[number])}: remove the wrong one of the columns."
-            )
-    return column, names
-
-
-def _as_text(value: Any) -> str | None:
-    try:
-        return read_value(value)
-    except RefusedValueError as error:
-        return str(error)
 
 
 def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
@@ -241,7 +203,7 @@ def name_columns(names: tuple[str, ...]) -> list[str]:
     # The first of these that there is.
     paths = [name for name in ("path", *_PATHS) if name in lower][:1]
     spelled = [
-        "path" if low in paths else low if low in (*_KNOWN, *LABEL_TEXTS) else name
+        "path" if low in paths else low if low in _KNOWN else name
         for name, low in zip(names, lower, strict=True)
     ]
     for name in filter(None, spelled):
@@ -309,7 +271,7 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
     schema = file.schema_arrow
     names = dict(zip(schema.names, name_columns(tuple(schema.names)), strict=True))
     plain = [field.name for field in schema if _is_plain(field.type)]
-    read = [name for name, known in names.items() if known in (*_KNOWN, *LABEL_TEXTS)]
+    read = [name for name, known in names.items() if known in _KNOWN]
     # Images, embeddings and hundreds of columns would fill the memory.
     further = [name for name in plain if name not in read]
     if len(further) > MOST_COLUMNS:

@@ -8,7 +8,7 @@ import datetime
 import decimal
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from components.contract.example import EVAL, TEST, TRAIN
@@ -22,9 +22,6 @@ _LONGEST_MISSING = 4
 _UNLABELED = ("unlabeled", "unlabelled", "nolabel")
 # TFDS and Hugging Face mark images without a label by it.
 _NO_NUMBER = "-1"
-
-LABEL_TEXTS = ("label_name", "label_text", "label_str", "class_name")
-"""Names of what holds the text of a `label` that is a number beside it."""
 
 
 class RefusedValueError(ValueError):
@@ -64,27 +61,12 @@ def read_label(value: Any, names: Mapping[str, str] | None = None) -> str | None
     Raises:
         RefusedValueError: the value is no label.
     """
-    text = read_value(_find_one(value, len(names or ())) if isinstance(value, list) else value)
+    text = read_value(value)
     if text is None or text == _NO_NUMBER:
         return None
     if names:
         text = names.get(text.lstrip("0") or "0" if text.isdecimal() else text, text)
     return None if is_unlabeled(text) else text
-
-
-def _find_one(values: Sequence[Any], classes: int) -> Any:
-    """Return the place of the 1 in a one-hot list, and another list as it is.
-
-    Two integers may as well be two labels, 0 and 1.
-    """
-    if len(values) < 2 or classes not in (0, len(values)):
-        return values
-    if len(values) == 2 and not classes and not isinstance(values[0], float):
-        return values
-    is_one_hot = {type(value) for value in values} in ({int}, {float}) and (
-        sorted(values) == [*[0] * (len(values) - 1), 1]
-    )
-    return values.index(1) if is_one_hot else values
 
 
 @functools.lru_cache(maxsize=4096)
