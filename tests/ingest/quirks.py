@@ -263,8 +263,7 @@ QUIRKS: Sequence[Quirk] = [
             "train/labels.txt": "dog\nbird\n",
             "test/labels.txt": "bird\ndog\n",
         },
-        "bird, dog",
-        splits=f"test, {ANY}",
+        refused="train/labels.txt and test/labels.txt name different classes",
     ),
     _no_record("two images in a record", "several images in a record", row("a", image=[PNG, PNG])),
     _no_record(

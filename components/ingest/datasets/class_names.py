@@ -1,11 +1,11 @@
-"""Names of the numbers that shards hold as labels: each shard has its own, or its folder's.
+"""Names of the numbers that shards hold as labels: each shard has its own, or the folder's.
 
 Labels of different shards meet by name, never by number.
 """
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
@@ -60,36 +60,23 @@ class ClassNames(NamedTuple):
 NO_NAMES = ClassNames("", {})
 
 
-def find_names(
-    folder: str, feature: str, shards: Iterable[str], paths: Iterable[str]
-) -> dict[str, ClassNames]:
-    """Return path of a shard → names in a file of its folder, or of the nearest one above.
+def find_names(folder: str, feature: str, paths: Iterable[str]) -> ClassNames:
+    """Return the names in the files of a folder, which must be the same in all of them.
 
-    A file that is the only one, but in a folder without shards, is for all of them. `feature` is
-    the label, and `paths` are those of all files.
+    `feature` is the label, and `paths` are those of all files.
 
     Raises:
         DataError: a file is not text.
     """
     wanted = (f"{feature}.labels.txt", *_FILES)
-    of_folder: dict[str, ClassNames] = {}
-    for path in sorted(path for path in paths if posixpath.basename(path) in wanted):
-        names = ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
-        other = of_folder.setdefault(posixpath.dirname(path), names)
-        of_folder[posixpath.dirname(path)] = other.beside(names)
-    of_shards = {
-        shard: next((of_folder[place] for place in _above(shard) if place in of_folder), NO_NAMES)
-        for shard in shards
-    }
-    is_apart = len(of_folder) == 1 and not any(of_shards.values())
-    return dict.fromkeys(of_shards, *of_folder.values()) if is_apart else of_shards
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the folder of a path, and those above it."""
-    while path:
-        path = posixpath.dirname(path)
-        yield path
+    files = [
+        ClassNames.of(_parse(read_bytes(f"{folder.rstrip('/')}/{path}"), path), path)
+        for path in sorted(path for path in paths if posixpath.basename(path) in wanted)
+    ]
+    if not files:
+        return NO_NAMES
+    others = (names for names in files if names.by_number != files[0].by_number)
+    return next(others, files[0]).beside(files[0])
 
 
 def _parse(data: bytes, path: str) -> list[tuple[int, str]]:

@@ -40,33 +40,23 @@ _LEFT = {
 }
 
 
-# What marks a table, of whose files only some are in its current version, and what to read instead.
-_TABLES = (
-    (
-        re.compile("(^|/)_delta_log/"),
-        "a Delta table",
-        "read its current version, as with deltalake.DeltaTable(DIR).to_pyarrow_table()",
+# What marks a table, of whose files only some are in its current version.
+_TABLES = {
+    "a Delta table": re.compile("(^|/)_delta_log/"),
+    "an Iceberg table": re.compile(
+        r"(^|/)metadata/[^/]*\.metadata\.json$|(^|/)version-hint\.text$"
     ),
-    (
-        re.compile(r"(^|/)metadata/[^/]*\.metadata\.json$|(^|/)version-hint\.text$"),
-        "an Iceberg table",
-        "read its current snapshot, as with pyiceberg's scan().to_arrow()",
-    ),
-    (
-        re.compile(r"(^|/)hoodie\.properties$"),
-        "a Hudi table",
-        "read its current version, as with Spark",
-    ),
-)
+    "a Hudi table": re.compile(r"(^|/)hoodie\.properties$"),
+}
 
 
 def check_table(folder: str, path: str) -> None:
     """Raise `DataError` if a file below a folder marks a table, whose shards may be old."""
-    for mark, title, way_out in _TABLES:
+    for title, mark in _TABLES.items():
         if mark.search(path):
             raise DataError(
-                f"Cannot read {title}, {folder}/{path}: {way_out}, and write that as Parquet to a "
-                f"folder of its own."
+                f"Cannot read {title}, {folder}/{path}: read its current version with the table's "
+                f"own library, and write it as Parquet to a folder of its own."
             )
 
 

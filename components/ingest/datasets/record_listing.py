@@ -14,7 +14,6 @@ from components.contract.example import TRAIN
 from components.contract.printable import quote
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.class_names import (
-    NO_NAMES,
     ClassNames,
     ShardLabels,
     check_names,
@@ -97,8 +96,8 @@ class _Source(NamedTuple):
 
     layout: str
     features: Features
-    names: Mapping[str, ClassNames]
-    """Path of a shard → names of its labels in a file."""
+    names: ClassNames
+    """Names of the labels in a file."""
     splits: Mapping[str, str | None]
     """Path of a shard → its split."""
 
@@ -144,7 +143,8 @@ def list_records(
             f"{next(filter(None, (*notes, why)), 'They are empty.')}"
         )
     others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
-    others |= dict.fromkeys((names.source for names in source.names.values() if names), _NAMES)
+    if source.names:
+        others[source.names.source] = _NAMES
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
     return Listing(
         folder,
@@ -167,7 +167,7 @@ def _examine(
     paths = [entry.path for entry in found]
     _check_pixels(folder, features.image, paths)
     files = [shard.file.path for shard in shards]
-    names = find_names(folder, features.label, files, paths)
+    names = find_names(folder, features.label, paths)
     if features.split or config.layout == "label":
         return _Source(layout, features, names, dict.fromkeys(files)), []
     splits, notes = find_splits(folder, files)
@@ -228,7 +228,7 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
     """List the records of a shard; from where it is damaged on, they are one entry."""
     path, form = shard.file.path, FORMATS[source.layout]
     scanned = form.scan(shard, source.features.image, source.features.further)
-    listed = _ShardList([], {}, [], ShardLabels(path, source.names.get(path, NO_NAMES)))
+    listed = _ShardList([], {}, [], ShardLabels(path, source.names))
     number = 0
     while True:
         try:
