@@ -1,7 +1,6 @@
 """Inspect a sample of the images of a folder, without TensorFlow or Beam."""
 
 import collections
-import hashlib
 import itertools
 import statistics
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from components.images.check_result import Category, Rejected, usable
 from components.images.formats import open_image
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
-from components.ingest.plan.splits import check_classes, find_rule, min_units, require_splits
+from components.ingest.plan.splits import check_classes
 from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Content
 
@@ -23,10 +22,6 @@ SAMPLE = 256
 
 _HEADER_BYTES = 64 * 2**10
 _SAMPLE_SHARDS = 16
-# Files of a class that are all in the sample.
-_RARE = 2
-# With this many images, some fall into each split, unless they are all alike.
-_FEW = 200
 # What a whole file may get if only its start is read.
 _OF_A_START = (Category.NOT_AN_IMAGE, Category.TRUNCATED)
 
@@ -64,34 +59,6 @@ class Survey:
     def shown(self) -> float:
         """Fraction of the median image that the largest square shows."""
         return statistics.median(min(size) / max(size) for size in self.sizes)
-
-
-def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
-    """Raise what `require_splits` would raise after ingest; return split → label → images.
-
-    A few images are read; of many, all are assumed to be in every split.
-    """
-    counts = listing.labels_per_split()
-    hashed = counts.pop(None, collections.Counter())
-    given = {split: labels for split, labels in counts.items() if split is not None}
-    if len(listing.files) > _FEW:
-        for label, count in hashed.items():
-            least = min_units(listing.fractions, units=count, images=count)
-            for split in filter(least.get, least):
-                given.setdefault(split, collections.Counter())[label] += count
-    else:
-        divided = [file for file in listing.files if file.split is None]
-        digests = [
-            (file, hashlib.sha256(content).hexdigest())
-            for file, content in read_images(listing.root, divided, config)
-            if isinstance(content, bytes)
-        ]
-        rule = find_rule(listing, hashed, digests)
-        for file, sha256 in digests:
-            split = rule.split_of(file, sha256)
-            given.setdefault(split, collections.Counter())[file.label] += 1
-    require_splits(given, listing.root)
-    return given
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:
@@ -138,8 +105,7 @@ def _open(listing: Listing, file: ImageFile, content: Content, config: IngestCon
 def _sample(listing: Listing) -> list[ImageFile]:
     """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too.
 
-    Files of the smallest classes follow. Of records, choose the first of some shards, since a
-    gzipped shard is read from its start.
+    Of records, choose the first of some shards, since a gzipped shard is read from its start.
     """
     files = listing.files
     if files and files[0].shard:
@@ -149,9 +115,4 @@ def _sample(listing: Listing) -> list[ImageFile]:
     count = min(SAMPLE, len(files))
     chosen = [files[len(files) * i // count] for i in range(count)]
     step = max(1, round(count**0.5))
-    sample = [file for start in range(step) for file in chosen[start::step]]
-    counts = listing.tally.labels
-    if count < len(files) and any(min(labels.values()) <= _RARE for labels in counts.values()):
-        rare = (file for file in files if counts[file.split][file.label] <= _RARE)
-        sample = list(dict.fromkeys([*sample, *itertools.islice(rare, SAMPLE)]))
-    return sample
+    return [file for start in range(step) for file in chosen[start::step]]

@@ -18,13 +18,13 @@ from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
-from components.ingest.plan.splits import expect_images
+from components.ingest.plan.splits import expect_images, expect_labels, require_splits
 from components.ingest.source.listing import (
     Listing,
     check_labels,
     find_look_alikes,
 )
-from components.ingest.survey import Survey, check_splits, take_survey
+from components.ingest.survey import Survey, take_survey
 from components.predict.files import find_sources
 from components.trainer.config.recipes import Recipe, resolve
 from components.trainer.config.training import TrainingConfig
@@ -83,8 +83,9 @@ def look(listing: Listing, config: Config) -> FirstLook:
         code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
-    splits = check_splits(listing, config.ingest)
-    _check_judgeable(listing, splits.get(TEST) or splits[EVAL], config.evaluation)
+    expected = expect_labels(listing)
+    require_splits(expected, listing.root)
+    _check_judgeable(listing, expected.get(TEST) or expected[EVAL], config.evaluation)
     return _resolve(config, listing, survey)
 
 
@@ -122,12 +123,14 @@ def _has_gpu() -> bool:
     return any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")))
 
 
-def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: EvaluationConfig) -> None:
+def _check_judgeable(
+    listing: Listing, labels: Mapping[str, float], config: EvaluationConfig
+) -> None:
     """Raise `DataError` if no model can be blessed, however good, with so few images.
 
     `labels` is label → images of the split that the model is evaluated on.
     """
-    evaluated = sum(labels.values())
+    evaluated = round(sum(labels.values()))
     others = len(listing.labels()) - 1
     # Wilson's interval of n right answers out of n starts at n / (n + Z²), and must lie above 1 /
     # labels, the accuracy of guessing among balanced labels.

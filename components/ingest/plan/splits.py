@@ -192,15 +192,23 @@ def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[
     return tuple(ends)
 
 
-def expect_images(listing: Listing, split: str) -> int:
-    """Return about how many images `split` will have once hashes have divided the others."""
-    counts, divided, fractions = listing.labels_per_split(), 0.0, listing.fractions
-    for images in counts.get(None, collections.Counter()).values():
+def expect_labels(listing: Listing) -> dict[str, dict[str, float]]:
+    """Return split → label → about how many images it will have once hashes have divided them."""
+    counts, fractions = listing.labels_per_split(), listing.fractions
+    expected: dict[str, dict[str, float]] = {s: {**labels} for s, labels in counts.items() if s}
+    for label, images in counts.get(None, collections.Counter()).items():
         least = min_units(fractions, units=images, images=images)
         rest = {name: max(fractions[name] * images - least[name], 0) for name in fractions}
-        share = rest.get(split, 0) / (sum(rest.values()) or 1)
-        divided += least.get(split, 0) + share * (images - sum(least.values()))
-    return counts.get(split, collections.Counter()).total() + round(divided)
+        spare = (images - sum(least.values())) / (sum(rest.values()) or 1)
+        for split in filter(least.get, least):
+            of_split = expected.setdefault(split, {})
+            of_split[label] = of_split.get(label, 0) + least[split] + rest[split] * spare
+    return expected
+
+
+def expect_images(listing: Listing, split: str) -> int:
+    """Return about how many images `split` will have once hashes have divided the others."""
+    return round(sum(expect_labels(listing).get(split, {}).values()))
 
 
 def min_units(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
@@ -225,14 +233,14 @@ def _take_units(
     return stop
 
 
-def require_splits(counts: Mapping[str, Mapping[str, int]], root: str) -> None:
+def require_splits(counts: Mapping[str, Mapping[str, float]], root: str) -> None:
     """Raise `DataError` unless train has images of every class, and eval has any.
 
     `counts` is split → label → images, and `root` the folder of the images.
     """
     for split in (TRAIN, EVAL):
         if not counts.get(split):
-            count = sum(sum(labels.values()) for labels in counts.values())
+            count = round(sum(sum(labels.values()) for labels in counts.values()))
             first = "train has the first of each class, and " if split == EVAL else ""
             raise DataError(
                 f"No image of {root} falls into the {split} split, because {first}there are only "
