@@ -266,11 +266,6 @@ QUIRKS: Sequence[Quirk] = [
         refused="train/labels.txt and test/labels.txt name different classes",
     ),
     _no_record("two images in a record", "several images in a record", row("a", image=[PNG, PNG])),
-    _no_record(
-        "raw pixels, with width and height",
-        "holds raw pixels, not encoded images: store them as PNG or JPEG",
-        row(1, image=bytes(12), width=3, height=4, depth=1),
-    ),
     _no_record("a list of pixels", "raw pixels, not encoded images", row(1, image=[7, 8])),
     _no_record("no label", "'image', but none is known to be the label", {"image": PNG}),
     _no_record("no image", "'label', but none is known to be the image", {"label": 1}),

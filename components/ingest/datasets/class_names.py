@@ -5,7 +5,7 @@ Labels of different shards meet by name, never by number.
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
@@ -149,8 +149,13 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
     for shard in shards:
         used.setdefault(shard.names.source, set()).update(shard.numbers())
     for shard in shards:
-        if outside := shard.numbers() - {*map(int, shard.names.by_number)} if shard.names else ():
-            raise DataError(_explain_outside(shard, min(outside), used[shard.names.source]))
+        known = {int(number): name for number, name in shard.names.by_number.items()}
+        if outside := shard.numbers() - known.keys() if known else ():
+            raise DataError(
+                f"{shard.path} has the label {min(outside)}, but {shard.names.source} names only "
+                f"the numbers {min(known)} to {max(known)}: add its name, or, if the labels start "
+                f"at 1, write the lines as 1:{known[min(known)]}; mark unlabeled images by -1."
+            )
     has_names = any(shard.names for shard in shards)
     labels = [(shard, label) for shard in shards for label in shard.are_integers]
     names = ((shard, label) for shard, label in labels if not _NUMBER.fullmatch(label))
@@ -175,17 +180,3 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
         }.items()
         if first and 0 not in used[source] and len(used[source]) > 1
     ]
-
-
-def _explain_outside(shard: ShardLabels, number: int, used: Collection[int]) -> str:
-    source, known, _ = shard.names
-    first, last = min(map(int, known)), max(map(int, known))
-    text = (
-        f"{shard.path} has the label {number}, but {source} names only the numbers {first} to "
-        f"{last}"
-    )
-    if first == 0 and min(used) > 0 and max(used) == last + 1:
-        name = known["0"]
-        way = f"write its lines as 1:{name}" if source != shard.path else "subtract 1 from each"
-        return f"{text}: the labels seem to start at 1, so {way}."
-    return f"{text}: {'mark unlabeled images by -1' if number < 0 else 'add the missing names'}."

@@ -47,7 +47,6 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a shard."""
     with _opened(shard) as file:
         schema = file.schema_arrow
-        classes = read_class_labels(schema)
         known = [name for name in names if name in schema.names]
         for group in range(file.num_row_groups):
             facts = file.metadata.row_group(group)
@@ -58,7 +57,7 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
             columns = {name: table.column(name).to_pylist() for name in known}
             for row in range(facts.num_rows):
                 fields = {name: values[row] for name, values in columns.items()}
-                yield Record(f"{group} {row}", size, fields, class_names=classes)
+                yield Record(f"{group} {row}", size, fields)
 
 
 def read(shard: Shard, image: str, places: Sequence[str]) -> Iterator[bytes | None]:

@@ -1,6 +1,5 @@
 """Choose the features that are image, label, split and group, and read labels as text."""
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ EXTENSIONS = (*(ends.removeprefix(".") for ends in PICTURES), "jp2", "jxl", "pbm
 """Extensions of images in WebDataset; those that cannot be decoded are rejected."""
 _MASKS = {"seg", "segmentation", "mask", "masks", "depth", "annotation", "instance", "semantic"}
 _MASKS |= {"label", "labels", "gt", "panoptic", "disparity", "normals", "alpha", "matte"}
-_SIDES = re.compile("(width|height|depth|channels)$")
 
 _START_OF_IMAGE = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|BM|RIFF....WEBP|II[*+]\0|MM\0[*+]|....ftyp"
@@ -175,8 +173,6 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
         )
     if any(isinstance(item, bytes | dict) for value in values for item in _items(value)):
         raise DataError(f"{text}several images in a record: give each image a record of its own.")
-    if any(_is_raw(sample, image) for sample in samples):
-        raise DataError(f"{text}raw pixels, not encoded images: store them as PNG or JPEG.")
     if values and not any(isinstance(value, bytes) for value in values):
         raise DataError(
             f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
@@ -185,12 +181,3 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
 
 def _items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
-
-
-def _is_raw(sample: Mapping[str, Any], image: str) -> bool:
-    """Return whether a record has the pixels of an image with the width and height beside it."""
-    pixels, sides = sample.get(image), [sample[name] for name in sample if _SIDES.search(name)]
-    if not isinstance(pixels, bytes) or is_image(pixels) or _stem(image) != image:
-        return False
-    size = math.prod(side for side in sides if isinstance(side, int))
-    return len(sides) > 1 and size > 1 and len(pixels) > 0 and len(pixels) % size == 0

@@ -44,8 +44,6 @@ class Record(NamedTuple):
     """Why it cannot be read, if so."""
     checksum: str = ""
     """Of its image, as in `ImageFile`, if the pass reads the image anyway."""
-    class_names: Mapping[str, Sequence[str]] = {}
-    """Feature → names of its integers, if the shard has them."""
 
 
 class DamagedShardError(Exception):

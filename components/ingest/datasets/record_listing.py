@@ -1,6 +1,7 @@
 """List the records of shards as images with labels and splits."""
 
 import collections
+import contextlib
 import itertools
 import json
 import posixpath
@@ -21,7 +22,14 @@ from components.ingest.datasets.class_names import (
 )
 from components.ingest.datasets.features import Features, choose_features
 from components.ingest.datasets.reading import FORMATS
-from components.ingest.datasets.record import Format, Origin, Record, Shard, explain_damage
+from components.ingest.datasets.record import (
+    DamagedShardError,
+    Format,
+    Origin,
+    Record,
+    Shard,
+    explain_damage,
+)
 from components.ingest.source.folder_layout import split_of_name
 from components.ingest.source.labeling import NO_LABEL
 from components.ingest.source.listing import ImageFile, Listing
@@ -230,6 +238,9 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
     scanned = form.scan(shard, source.features.image, source.features.further)
     listed = _ShardList([], {}, [], ShardLabels(path, source.names))
     number = 0
+    with contextlib.suppress(DamagedShardError):  # Its records say so.
+        if texts := form.class_names(shard).get(source.features.label):
+            listed.labels.names = ClassNames.of(enumerate(texts), path).beside(source.names)
     while True:
         try:
             record = next(scanned, None)
@@ -239,9 +250,6 @@ def _list_shard(shard: Shard, source: _Source, config: IngestConfig) -> _ShardLi
             record, scanned = Record("", 0, {}, why), iter(())
         if record is None:
             break
-        if number == 0 and (texts := record.class_names.get(source.features.label)):
-            names = ClassNames.of(enumerate(texts), path)
-            listed.labels.names = names.beside(listed.labels.names)
         name = f"{path}#{number}"
         image = _as_image(name, record, shard.file, source, listed.labels, config)
         if isinstance(image, ImageFile):
@@ -296,9 +304,7 @@ def _read(record: Record, feature: str, name: str, read: Callable[[Any], str | N
     Raises:
         DataError: it cannot be a split or a group.
     """
-    value, classes = record.features.get(feature), record.class_names.get(feature, ())
-    if isinstance(value, int) and 0 <= value < len(classes):
-        value = classes[value]
+    value = record.features.get(feature)
     try:
         return read(value)
     except RefusedValueError as error:

@@ -179,10 +179,6 @@ class Listing:
         return {"span": self.span, "version": self.version, "input_fingerprint": fingerprint}
 
 
-def _escape(name: str) -> str:
-    return ascii(name[:_MOST_ESCAPED])
-
-
 def find_look_alikes(listing: Listing) -> list[str]:
     """Return a warning for labels, splits and groups that are most likely meant to be one."""
     warnings = []
@@ -200,12 +196,11 @@ def find_look_alikes(listing: Listing) -> list[str]:
             key = unicodedata.normalize("NFKC", name).casefold()
             alike.setdefault("".join(key.split()), []).append(name)
         for similar in (names for names in alike.values() if len(names) > 1):
-            composed = {unicodedata.normalize("NFC", name) for name in similar}
             # Two Unicode forms of a name look the same unless they are escaped.
-            show = quote if len(composed) == len(similar) else _escape
+            escaped = [ascii(name[:_MOST_ESCAPED]) for name in similar]
             warnings.append(
                 f"{kind} that differ only in case, spaces or Unicode form: "
-                f"{name_some(list(map(show, similar)), _MOST_ALIKE)}"
+                f"{name_some(escaped, _MOST_ALIKE)}"
             )
     return warnings
 
