@@ -20,8 +20,7 @@ from components.images.options import FileOptions
 
 LayoutOption = Literal["auto", "label", "split"]
 
-MOST_COLUMNS = 50
-"""Number of columns that examples hold."""
+_MOST_COLUMNS = 50
 
 
 @configuration("ingest")
@@ -35,7 +34,7 @@ class IngestConfig(FileOptions):
 
     columns: list[Text] | None = None
     """Further columns of the manifest to keep in the examples and to slice the evaluation by, such
-    as [camera, age]. Unset: all that hold numbers or short text, if there are 50 or fewer."""
+    as [camera, age]; they hold numbers or short text."""
 
     group_by: Text | None = None
     """Column of the manifest, such as patient, whose images stay in one split if they share a
@@ -124,8 +123,8 @@ class IngestConfig(FileOptions):
                 f"ingest.{name} is {getattr(self, name)!r}, but there is no ingest.manifest.",
             )
         require(
-            len(self.columns or ()) <= MOST_COLUMNS,
-            f"ingest.columns names {len(self.columns or ())} columns: {MOST_COLUMNS} are allowed.",
+            len(self.columns or ()) <= _MOST_COLUMNS,
+            f"ingest.columns names {len(self.columns or ())} columns: {_MOST_COLUMNS} are allowed.",
         )
         for field_name in self.features or {}:
             require(

@@ -3,12 +3,14 @@
 `test_quirks.py` holds every row, and this module writes them to docs/reference/formats.md.
 """
 
+import datetime
 import io
 import json
 import math
 import tarfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,7 +163,7 @@ NO_TEXT = "is neither text nor a whole number"
 QUIRKS: Sequence[Quirk] = [
     Quirk(CSV, "Hugging Face's columns", {"m.csv": "file_name,label\n1.png,cat\n"}, "cat"),
     _csv("empty rows", ",,\n1.png,cat,,\n,,,\n2.png,dog,,\n,,,\n", "cat, dog"),
-    _csv("`0` and `0.0`", "\n1.png,0\n2.png,0.0\n", "0, 0"),
+    _csv("`0` and `0.0`, but keys as they are", "\n1.png,0.0\n2.png,017\n", "0, 017"),
     _csv(
         "`_unlabeled`, `no_label`, −1 or nothing as label",
         "\n1.png,cat\n2.png,_unlabeled\n",
@@ -191,6 +193,9 @@ QUIRKS: Sequence[Quirk] = [
         ]
     ),
     Quirk(MANIFEST, "`ClassLabel`", {"m.parquet": Named([_LABEL_1], DOG_BIRD)}, "bird"),
+    _parquet("a date as label", [row(datetime.date(2024, 5, 1))], "2024-05-01"),
+    _parquet("a whole number as decimal", [row(Decimal("1.00"))], "1"),
+    _no_table("an infinite label", f"its label {NO_TEXT}", row(math.inf)),
     Quirk(
         MANIFEST,
         "text as bytes",

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import COLUMNS, FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
-from components.ingest.config import MOST_COLUMNS, IngestConfig
+from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
 from components.ingest.source.columns import describe_columns, keep_columns
 from components.metrics.slices import choose_slices, describe_slices
@@ -15,12 +16,9 @@ from tests.ingest.test_listing import touch
 from tests.ingest.test_manifest import write
 
 
-def keep(
-    *values: Any, parse: bool = False, wanted: list[str] | None = None
-) -> tuple[list[Any], list[str]]:
-    rows = [{"Age (years)": value} for value in values]
-    kept, notes = keep_columns(rows, wanted, source="m.csv", parse=parse)
-    return [row.get("age_years") for row in kept], notes
+def keep(*values: Any, parse: bool = False, name: str = "age") -> list[Any]:
+    kept = keep_columns([{name: value} for value in values], source="m.csv", parse=parse)
+    return [row.get(name) for row in kept]
 
 
 TYPES: dict[str, tuple[list[Any], bool, list[Any]]] = {
@@ -40,8 +38,8 @@ TYPES: dict[str, tuple[list[Any], bool, list[Any]]] = {
 
 @pytest.mark.parametrize(("values", "parse", "expected"), TYPES.values(), ids=TYPES.keys())
 def test_a_column_has_one_type(values: list[Any], parse: bool, expected: list[Any]) -> None:
-    kept, notes = keep(*values, parse=parse)
-    assert (kept, notes, [*map(type, kept)]) == (expected, [], [*map(type, expected)])
+    kept = keep(*values, parse=parse)
+    assert (kept, [*map(type, kept)]) == (expected, [*map(type, expected)])
 
 
 UNUSABLE = {
@@ -54,40 +52,18 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("value", "reason"), UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_an_unusable_column_is_left_out_unless_it_is_wanted(value: Any, reason: str) -> None:
-    kept, [note] = keep(value)
-    assert kept == [None]
-    assert reason in note
-    with pytest.raises(ConfigurationError, match=reason):
-        keep(value, wanted=["age_years"])
+def test_unusable_values_are_refused(value: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"ingest.columns names 'age', but .*{reason}"):
+        keep(value)
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [
-        ("size", "reserved"),
-        ("Gerät", "letters from a to z"),
-        ("x" * 65, "1 to 64 letters"),
-        ("O_K", "has several spellings, 'O_K' and 'O K'"),
-    ],
+    [("size", "reserved"), ("Gerät", "letters from a to z"), ("x" * 65, "1 to 64 letters")],
 )
-def test_some_names_are_left_out(name: str, reason: str) -> None:
-    rows = [{name: 1, "ok": 2}, {"O K": 3}] if name == "O_K" else [{name: 1, "ok": 2}]
-    kept, [note] = keep_columns(rows, None, source="m.csv", parse=False)
-    assert kept[0] == {"ok": 2}
-    assert reason in note
-
-
-def test_hundreds_of_columns_are_kept_only_if_named() -> None:
-    rows = [{f"x{number}": number for number in range(500)}]
-    kept, [note] = keep_columns(rows, None, source="m.csv", parse=False)
-    assert kept == [{}]
-    assert f"name up to {MOST_COLUMNS}" in note
-    assert keep_columns(rows, ["x499"], source="m.csv", parse=False) == ([{"x499": 499}], [])
-    with pytest.raises(
-        ConfigurationError, match=r"'camra', but that column of m.csv does not exist"
-    ):
-        keep_columns(rows, ["camra"], source="m.csv", parse=False)
+def test_unusable_names_are_refused(name: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        keep(1, name=name)
 
 
 ROWS: list[dict[str, Any]] = [
@@ -98,21 +74,27 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.jsonl", "m.parquet"])
-def test_every_format_of_a_manifest_has_columns(tmp_path: Path, name: str) -> None:
+def test_named_columns_of_a_manifest_are_kept(tmp_path: Path, name: str) -> None:
     folder = str(touch(tmp_path / "images", "1.jpg", "2.jpg"))
-    manifest = write(tmp_path / name, ROWS)
-    listing = list_images(folder, IngestConfig(manifest=manifest, group_by="Patient"))
+    manifest = write(tmp_path / name, [{**row, "on site": "x", "on_site": "y"} for row in ROWS])
+    config = IngestConfig(manifest=manifest, group_by="Patient")
+    plain = list_images(folder, config)
+    assert not any(file.columns for file in plain.files)
+    assert [file.group for file in plain.files] == ["p1", "p1"]
+    listing = list_images(folder, dataclasses.replace(config, columns=["Camera", "patient"]))
     assert [file.columns for file in listing.files] == [
         {"camera": "nikon", "patient": "p1"},
         {"patient": "p1"},
     ]
-    assert [file.group for file in listing.files] == ["p1", "p1"]
-    assert "has several values for one image" in listing.notes[-1]
-    none = list_images(folder, IngestConfig(manifest=manifest, columns=[]))
-    assert not any(file.columns for file in none.files)
-    assert none.fingerprint() != listing.fingerprint()
-    with pytest.raises(ConfigurationError, match=r"'site', but .* it has path, label, camera"):
-        list_images(folder, IngestConfig(manifest=manifest, group_by="site"))
+    assert plain.fingerprint() != listing.fingerprint()
+    for wanted, message in (
+        ({"columns": ["thumb"]}, "'thumb', but .* has several values for one image"),
+        ({"columns": ["on site"]}, "'on site', but .* has several: on site, on_site"),
+        ({"columns": ["camra"]}, "'camra', but .* has no such column: it has path, label, camera"),
+        ({"group_by": "ward"}, "group_by is 'ward', but .* no such column: it has path, label"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            list_images(folder, dataclasses.replace(config, **wanted))
 
 
 def test_a_group_needs_a_manifest() -> None:

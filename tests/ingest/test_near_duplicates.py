@@ -11,7 +11,6 @@ from PIL import Image, ImageEnhance
 
 from components.contract.errors import StorageError
 from components.images.check import check_image
-from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.plan.facts import FACTS, ROW_BYTES, picture_row, plan_path
 from components.ingest.plan.near_duplicates import find_groups
@@ -50,13 +49,6 @@ def test_copies_are_found_and_strangers_are_not(name: str) -> None:
     groups = find_groups(np.stack([row(data) for data in files]))
     assert groups[:40].tolist() == list(range(40))
     assert np.mean(groups[40:] == np.arange(40)) >= 0.95
-
-
-def test_only_ingest_that_looks_for_near_duplicates_makes_pictures() -> None:
-    for data in (jpeg(scene(1)), encode(scene(1), "PNG")):
-        assert check_image(data, CONFIG).thumbprint
-        for options in (ImageOptions(), dataclasses.replace(CONFIG, near_duplicates="keep")):
-            assert not check_image(data, options).thumbprint
 
 
 def test_blank_and_tiny_images_are_near_duplicates_only_if_they_are_the_same() -> None:
@@ -160,11 +152,6 @@ TOO_MANY = {
         {f"{n % 2}/{n}.jpg": (max(0, n - 20), 95 - n) for n in range(40)},
         "21 images look almost the same, too many for one split",
         1,
-    ),
-    "all of each class": (
-        {f"{'abcd'[n % 4]}/{n}.jpg": (n % 4, 95 - n) for n in range(20)},
-        "images of class 'a', 'b', 'c', 'd' are near duplicates: they are divided",
-        None,
     ),
     "almost all of a class": (
         {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (min(n, 21), 95 - n) for n in range(30)},

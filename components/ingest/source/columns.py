@@ -1,4 +1,4 @@
-"""Choose the further columns of a manifest, and give each of them one type.
+"""Give each of the further columns of a manifest one type.
 
 A column becomes the feature `image/columns/NAME` of every example and a slicing of the evaluation.
 """
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from components.contract.errors import ConfigurationError
 from components.contract.example import SLICINGS, SPAN
 from components.contract.printable import quote
-from components.ingest.config import MOST_COLUMNS
 
 Plain = str | int | float
 _LONGEST_TEXT = 200
@@ -45,45 +44,30 @@ class _UnusableError(Exception):
 
 
 def keep_columns(
-    rows: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None, *, source: str, parse: bool
-) -> tuple[list[dict[str, Plain]], list[str]]:
-    """Return the columns to keep of each row, and a note on each column that is left out.
+    rows: Sequence[Mapping[str, Any]], *, source: str, parse: bool
+) -> list[dict[str, Plain]]:
+    """Return the values of each row, those of a column with one type; missing ones have no entry.
 
     Args:
         rows: name → value of each row; None, "" and NaN are missing values.
-        wanted: `ingest.columns`; None keeps all columns that can be kept, if there are few.
         source: the table, for messages.
         parse: whether numbers are written as text, as in CSV.
 
     Raises:
-        ConfigurationError: a wanted column is missing or cannot be kept.
+        ConfigurationError: a column cannot be kept.
     """
-    names: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        names.setdefault(spell(name), []).append(name)
-    if wanted is None and len(names) > MOST_COLUMNS:
-        return [{} for _ in rows], [
-            f"{source} has {len(names):,} further columns, of which none is kept: name up to "
-            f"{MOST_COLUMNS} of them in ingest.columns."
-        ]
     kept: list[dict[str, Plain]] = [{} for _ in rows]
-    notes = []
-    for name in names if wanted is None else dict.fromkeys(map(spell, wanted)):
+    for name in dict.fromkeys(name for row in rows for name in row):
         try:
-            values = _read_column(rows, name, names.get(name, []), parse=parse)
+            values = _read_column(rows, name, parse=parse)
         except _UnusableError as reason:
-            if wanted is not None:
-                others = ", ".join(list(names)[:MOST_COLUMNS]) or "none"
-                raise ConfigurationError(
-                    f"ingest.columns names {quote(name)}, but that column of {source} {reason} "
-                    f"(further columns: {others})."
-                ) from None
-            notes.append(f"The column {quote(name)} of {source} is left out: it {reason}.")
-            continue
+            raise ConfigurationError(
+                f"ingest.columns names {quote(name)}, but that column of {source} {reason}."
+            ) from None
         for row, value in zip(kept, values, strict=True):
             if value is not None:
                 row[name] = value
-    return kept, notes
+    return kept
 
 
 def spell(name: str) -> str:
@@ -92,20 +76,16 @@ def spell(name: str) -> str:
 
 
 def _read_column(
-    rows: Sequence[Mapping[str, Any]], name: str, spellings: Sequence[str], *, parse: bool
+    rows: Sequence[Mapping[str, Any]], name: str, *, parse: bool
 ) -> list[Plain | None]:
     """Return the value of every row, all of one type; None where it is missing."""
-    if not spellings:
-        raise _UnusableError("does not exist")
-    if len(spellings) > 1:
-        raise _UnusableError(f"has several spellings, {' and '.join(map(quote, spellings))}")
     if not re.fullmatch(rf"[a-z0-9_.-]{{1,{_LONGEST_NAME}}}", name):
         raise _UnusableError(
             f"needs a name of 1 to {_LONGEST_NAME} letters from a to z, digits, -, . and _"
         )
     if name in _RESERVED:
         raise _UnusableError("has a reserved name: rename it")
-    values = [_clean(row.get(spellings[0])) for row in rows]
+    values = [_clean(row.get(name)) for row in rows]
     kind = _choose_type({value for value in values if value is not None}, parse=parse)
     missing = () if kind is str else _MISSING_NUMBERS
     return [None if value is None or value in missing else kind(value) for value in values]

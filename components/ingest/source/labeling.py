@@ -175,7 +175,7 @@ def by_manifest(
     rows = read_manifest(
         manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
     )
-    return _by_rows(folder, found, rows, manifest, config.columns, is_excluded)
+    return _by_rows(folder, found, rows, manifest, is_excluded)
 
 
 def by_metadata(
@@ -203,7 +203,7 @@ def by_metadata(
                 raise DataError(f"{path} and {tables[0]} contradict each other about {file}.")
     if not tables:
         return None
-    labelled = _by_rows(folder, found, rows, tables[0], [], is_excluded)
+    labelled = _by_rows(folder, found, rows, tables[0], is_excluded)
     more = f" and {len(tables) - 1:,} more" if tables[1:] else ""
     note = f"Labels are from {tables[0]}{more}; ingest.layout label takes them from folders."
     return dataclasses.replace(labelled, notes=(note, *labelled.notes))
@@ -214,10 +214,9 @@ def _by_rows(
     found: Sequence[Found],
     rows: Mapping[str, Row],
     manifest: str,
-    wanted: Sequence[str] | None,
     is_excluded: Exclusion,
 ) -> Listing:
-    """Label files by the rows of a manifest, of whose further columns some are `wanted`."""
+    """Label files by the rows of a manifest."""
     excluded = set(filter(is_excluded, rows))
     notes = []
     unlabeled = [path for path, row in rows.items() if not row.label and path not in excluded]
@@ -230,7 +229,7 @@ def _by_rows(
     entries = {entry.path: entry for entry in found if not entry.problem}
     given = [row.columns for row in rows.values()]
     parse = manifest.lower().endswith(TYPELESS)
-    kept, left_out = keep_columns(given, wanted, source=manifest, parse=parse)
+    kept = keep_columns(given, source=manifest, parse=parse)
     files = []
     for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
         _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
@@ -244,4 +243,4 @@ def _by_rows(
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
     skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, EXCLUDED)
-    return Listing(folder, files, skipped, "manifest", (*notes, *left_out))
+    return Listing(folder, files, skipped, "manifest", tuple(notes))

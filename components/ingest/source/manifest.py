@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import name_some, quote, quote_path
-from components.ingest.config import MOST_COLUMNS
 from components.ingest.source.columns import Several, spell
 from components.ingest.source.values import (
     RefusedValueError,
@@ -41,7 +40,7 @@ class Row(NamedTuple):
     split: str | None
     group: str | None
     columns: Mapping[str, Any] = {}
-    """Name → value of the further columns, as in the file."""
+    """Name, as `spell` gives it, → value of the further columns."""
 
 
 def read_manifest(
@@ -57,7 +56,7 @@ def read_manifest(
     Args:
         path: path or URL.
         group_by: the column that has the groups; default: group.
-        wanted: the further columns to read if there are many.
+        wanted: the further columns to read, as in `ingest.columns`.
         splits: splits that may be named beside train, eval and test.
         folder: the folder of images, with which paths may start.
 
@@ -66,14 +65,15 @@ def read_manifest(
         differ in further columns only become one, with the values of both.
 
     Raises:
-        ConfigurationError: the file's extension is unknown, or it lacks the column `group_by`.
+        ConfigurationError: the file's extension is unknown, or it lacks a named column.
         DataError: a column or value is missing or wrong, or rows contradict each other.
         StorageError: the file cannot be read.
     """
     rows: dict[str, Row] = {}
     table = _read_table(path, {spell(name) for name in (*wanted, group_by or "group")})
     columns = [name for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
-    group = _find_column(columns, group_by, path) if group_by else "group"
+    group = _find_column(columns, group_by, path, "group_by") if group_by else "group"
+    further = {spell(name): _find_column(columns, name, path, "columns") for name in wanted}
     readers: list[tuple[str, Callable[[Any], str | None]]] = [
         ("path", read_value),
         ("label", read_label),
@@ -87,7 +87,7 @@ def read_manifest(
             raise DataError(f"Row {number} of {path} has no path{has}.")
         name = name.removeprefix(above)
         name = name if "://" in name else posixpath.normpath(name)
-        more = {str(key): value for key, value in fields.items() if key and key not in _KNOWN}
+        more = {spelled: fields.get(key) for spelled, key in further.items()}
         row = Row(label, split, of_group, more)
         earlier = rows.setdefault(name, row)
         if earlier[:3] != row[:3]:
@@ -137,14 +137,13 @@ def _has_content(value: Any) -> bool:
     return any(value) if isinstance(value, list) else value not in (None, "")
 
 
-def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
-    for name in columns:
-        if spell(name) == spell(wanted):
-            return name
-    raise ConfigurationError(
-        f"ingest.group_by is {quote(wanted)}, but {path} has no such column: it has "
-        f"{_join(columns)}."
-    )
+def _find_column(columns: Sequence[str], wanted: str, path: str, option: str) -> str:
+    """Return the column that an option of ingest names, or raise `ConfigurationError`."""
+    same = [name for name in columns if spell(name) == spell(wanted)]
+    if len(same) == 1:
+        return same[0]
+    has = f"several: {_join(same)}" if same else f"no such column: it has {_join(columns)}"
+    raise ConfigurationError(f"ingest.{option} is {quote(wanted)}, but {path} has {has}.")
 
 
 def _join(columns: Sequence[str]) -> str:
@@ -270,14 +269,9 @@ def _read_parquet(data: bytes, wanted: Collection[str]) -> Iterator[_Fields]:
     file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
     schema = file.schema_arrow
     names = dict(zip(schema.names, name_columns(tuple(schema.names)), strict=True))
-    plain = [field.name for field in schema if _is_plain(field.type)]
-    read = [name for name, known in names.items() if known in _KNOWN]
     # Images, embeddings and hundreds of columns would fill the memory.
-    further = [name for name in plain if name not in read]
-    if len(further) > MOST_COLUMNS:
-        further = [name for name in further if spell(name) in wanted]
-    read += further
-    unread = dict.fromkeys((name for name in schema.names if name not in read), b"")
+    read = [name for name, known in names.items() if known in _KNOWN or spell(name) in wanted]
+    unread = dict.fromkeys(names.values(), b"")
     classes = {names[name]: texts for name, texts in read_class_labels(schema).items()}.get(
         "label", ()
     )
@@ -315,14 +309,6 @@ def _find_class_label(feature: Any) -> Mapping[str, Any]:
     return feature if is_label else _find_class_label(feature.get("feature"))
 
 
-def _is_plain(kind: Any) -> bool:
-    """Return whether a column of this type of Arrow's may hold text or numbers."""
-    from pyarrow import types
-
-    unusable = (types.is_nested, types.is_binary, types.is_large_binary)
-    return not any(is_of(kind) for is_of in (*unusable, types.is_fixed_size_binary))
-
-
 FORMATS: dict[str, Callable[[bytes, Collection[str]], Iterator[_Fields]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
@@ -331,6 +317,6 @@ FORMATS: dict[str, Callable[[bytes, Collection[str]], Iterator[_Fields]]] = {
     ".ndjson": _read_json_lines,
     ".parquet": _read_parquet,
 }
-"""Extension of a manifest → its reader, which may skip further columns that are not wanted."""
+"""Extension of a manifest → its reader, which may skip columns that are not wanted."""
 TYPELESS = (".csv", ".tsv", ".txt")
 """Extensions of manifests that hold numbers as text."""
