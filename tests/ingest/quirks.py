@@ -124,7 +124,6 @@ _LABEL, _DOG, _PNG = ("1.cls", b"cat"), ("2.cls", b"dog"), ("1.jpg", PNG)
 _CRANE = {"image/encoded": PNG, "image/class/text": "crane"}
 _TWO_IMAGES = [("1.left.jpg", PNG), ("1.right.jpg", PNG)]
 _NINE_IMAGES = [(f"{number}.jpg", PNG) for number in range(9)]
-_FRAMES = [(f"frame.{number:04}.{of}", PNG) for number in range(3000) for of in ("jpg", "cls")]
 _LABEL_1 = {"path": "1.png", "label": 1}
 _CAT_DOG = {"cat/1.png": PNG, "dog/1.png": PNG}
 
@@ -293,7 +292,6 @@ QUIRKS: Sequence[Quirk] = [
     _tar("several images in a sample", "", "all images: name one", *_TWO_IMAGES, _LABEL),
     _tar("all images, then all labels", "", "apart in it, sort them", *_NINE_IMAGES, _LABEL),
     _tar("torn samples", "dog", "not lie next to each other", _PNG, ("2.jpg", PNG), _DOG, _LABEL),
-    _tar("keys with dots", "", "rename these without dots before the extension", *_FRAMES),
     Quirk(
         FOLDERS,
         "Hugging Face's `metadata.csv` in each split",

@@ -82,7 +82,10 @@ def choose_features(
     ]
     image = given.get("image") or _first((*_IMAGES, *EXTENSIONS), images or known, shard)
     if not image and len({*map(_stem, images)}) > 1:
-        raise DataError(_explain_several(images, shard))
+        raise DataError(
+            f"{shard} has {_join(images)}, which are all images: name one with ingest.features, "
+            f"as in {{image: {images[0]}}}."
+        )
     image = image or next(iter(images), "")
     if not image:
         raise DataError(_explain_missing("image", known, shard))
@@ -149,16 +152,6 @@ def _explain_missing(field: str, known: Sequence[str], shard: str) -> str:
     return (
         f"{shard} has {present}, but none is known to be the {field}: name it with "
         f"ingest.features, as in {{{field}: NAME}}{also}."
-    )
-
-
-def _explain_several(images: Sequence[str], shard: str) -> str:
-    also = ""
-    if shard.lower().endswith(ARCHIVES):
-        also = "; if they belong to several samples, rename these without dots before the extension"
-    return (
-        f"{shard} has {_join(images)}, which are all images: name one with ingest.features, as in "
-        f"{{image: {images[0]}}}{also}."
     )
 
 
