@@ -207,15 +207,15 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
 
 
 def _label(
-    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
+    folder: str, entries: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
 ) -> Listing:
     if config.manifest:
-        return by_manifest(folder, found, config, is_excluded)
-    if records := _find_records(folder, found, config):
-        skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+        return by_manifest(folder, entries, config, is_excluded)
+    if records := _find_records(folder, entries, config):
+        skipped = {entry.path: reason for entry in entries if (reason := explain_ignored(entry))}
         return dataclasses.replace(records, skipped={**skipped, **records.skipped})
-    by_table = by_metadata(folder, found, config, is_excluded)
-    return by_table or by_folder(folder, found, config)
+    by_table = by_metadata(folder, entries, config, is_excluded)
+    return by_table or by_folder(folder, entries, config)
 
 
 def _complete(listing: Listing, config: IngestConfig) -> Listing:
@@ -259,7 +259,7 @@ def _find(folder: str, is_excluded: Exclusion) -> tuple[str, Sequence[Found]]:
     return folder, find_files(folder, excluded, is_lenient=True)
 
 
-def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> Listing | None:
+def _find_records(folder: str, entries: Sequence[Found], config: IngestConfig) -> Listing | None:
     """List the records of the shards of a folder; return None for a folder of images.
 
     Raises:
@@ -271,18 +271,18 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
         return not is_table and not explain_ignored(entry)
 
     # Most are pictures, which need no closer look.
-    others = (entry for entry in found if not entry.path.lower().endswith(PICTURES))
+    others = (entry for entry in entries if not entry.path.lower().endswith(PICTURES))
     shards, left = find_shards(filter(is_visible, others))
     if not shards and not left:
         return None
     names = [file.path for files in shards.values() for file in files]
     loose = all(posixpath.basename(name) in METADATA for name in names)
-    visible = (entry for entry in found if is_visible(entry) and entry.path not in left)
+    visible = (entry for entry in entries if is_visible(entry) and entry.path not in left)
     picture = find_picture((entry.path for entry in visible), loose=loose)
     if not shards and not picture:
         path, why = next(iter(left.items()))
         raise DataError(f"{folder} has no shards but {path} and the like, {why}.")
-    for entry in (entry for entry in found if shards and not entry.problem):
+    for entry in (entry for entry in entries if shards and not entry.problem):
         check_table(folder.rstrip("/"), entry.path)
     # A table of labels, or the archive that the images come from.
     beside = not any("/" in name for name in names) and shards.keys() <= {"parquet", "webdataset"}
@@ -295,7 +295,7 @@ def _find_records(folder: str, found: Sequence[Found], config: IngestConfig) -> 
         )
     _check_pointers(folder, shards, config)
     _check_table_above(folder)
-    kept = [entry for entry in found if is_visible(entry) and entry.path not in left]
+    kept = [entry for entry in entries if is_visible(entry) and entry.path not in left]
     records = list_records(folder, kept, shards, config)
     return dataclasses.replace(records, skipped={**left, **records.skipped})
 

@@ -141,12 +141,12 @@ def test_files_changed_after_the_listing_are_rejected_and_new_ones_ignored(tmp_p
     (folder / "red" / "002.jpeg").unlink()
     (folder / "red" / "003.jpeg").write_bytes(b"otherwise")
     config = IngestConfig(max_reject_fraction=0.1)
-    made = nodes.ingest(folder, tmp_path / "out", config=config, listing=resolved["listing"])
-    rejects = Path(made.rejects.uri, "rejects.jsonl").read_text().splitlines()
+    output = nodes.ingest(folder, tmp_path / "out", config=config, listing=resolved["listing"])
+    rejects = Path(output.rejects.uri, "rejects.jsonl").read_text().splitlines()
     assert [(r["path"], r["reason"]) for r in map(json.loads, rejects)] == [
         ("red/002.jpeg", "it has gone since it was listed"),
         ("red/003.jpeg", "it has changed since it was listed"),
     ]
-    assert sum(count_examples(read_index(made.examples.uri)).values()) == 28
+    assert sum(count_examples(read_index(output.examples.uri)).values()) == 28
     with pytest.raises(UserError, match="2 of 30 files"):
         nodes.ingest(folder, tmp_path / "strict", listing=resolved["listing"])

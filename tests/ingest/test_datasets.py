@@ -100,17 +100,17 @@ def test_the_images_are_those_of_the_folder(
     # Found without their numbers: `a#10` would come before `a#9`.
     found = contents(list_images(str(shards)))
     assert found == [image.data for image in (*images[::2], *images[1::2])]
-    made = ingest(shards, tmp_path / "a")
-    assert made.counts == expected.counts
+    output = ingest(shards, tmp_path / "a")
+    assert output.counts == expected.counts
     # Listings of Parquet have mean sizes.
-    assert file_sizes(made) == file_sizes(expected)
-    assert digests(made.shards("train")) == digests(expected.shards("train"))
+    assert file_sizes(output) == file_sizes(expected)
+    assert digests(output.shards("train")) == digests(expected.shards("train"))
 
 
-def file_sizes(made: Ingested) -> list[int]:
+def file_sizes(output: Ingested) -> list[int]:
     return sorted(
         example.features.feature["image/file_size"].int64_list.value[0]
-        for path in made.examples.glob("Split-*/*")
+        for path in output.examples.glob("Split-*/*")
         for example in map(example_records._parse, map(bytes, read_records(str(path))))
     )
 
@@ -154,11 +154,13 @@ def test_a_wrong_checksum_rejects_one_record(images: list[Image], tmp_path: Path
     data = bytearray(shard("x.tfrecord", images))
     data[data.index(images[4].data) + 50] ^= 1
     (tmp_path / "x.tfrecord").write_bytes(data)
-    made = ingest(tmp_path, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.5))
-    [reject] = made.lines("rejects.jsonl")
+    output = ingest(
+        tmp_path, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.5)
+    )
+    [reject] = output.lines("rejects.jsonl")
     why = {"category": "unreadable", "reason": "its checksum is wrong"}
     assert reject == {"path": "x.tfrecord#4", **why}
-    assert sum(made.counts.values()) == len(images) - 1
+    assert sum(output.counts.values()) == len(images) - 1
 
 
 @pytest.mark.parametrize("length", [2**60, 2**30, 100_000])
@@ -177,8 +179,8 @@ def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -
     bomb = gzip.compress(shard("", [Image("red", b"\0" * 2**25)]))
     write(tmp_path, {"a.tfrecord": shard("", images), "b.tfrecord.gz": bomb})
     config = IngestConfig(check="header", max_image_mib=1, max_reject_fraction=0.5)
-    made = ingest(tmp_path, tmp_path / "out", config)
-    [reject] = made.lines("rejects.jsonl")
+    output = ingest(tmp_path, tmp_path / "out", config)
+    [reject] = output.lines("rejects.jsonl")
     assert (reject["path"], "MiB" in reject["reason"]) == ("b.tfrecord.gz#0", True)
 
 

@@ -164,9 +164,9 @@ def test_records_as_if_all_anew(folder: Path, tmp_path: Path, reads: list[str], 
     before = content(tmp_path / "out", 1)
     change(folder)
     reads.clear()
-    made = ingest(folder, tmp_path / "out", 2)
+    output = ingest(folder, tmp_path / "out", 2)
     assert {*reads} == expected
-    assert made.read == len(expected)
+    assert output.read == len(expected)
     assert ingest(folder, tmp_path / "anew", 2).read == len(list(folder.glob("*/*")))
     assert result(tmp_path / "out", 2) == result(tmp_path / "anew", 2)
     assert content(tmp_path / "out", 1) == before
@@ -289,8 +289,8 @@ def test_an_earlier_artifact_that_is_being_removed(
         link(source, target)
 
     monkeypatch.setattr(os, "link", remove_first)
-    made = ingest(folder, tmp_path / "out", 2)
-    assert made.read
+    output = ingest(folder, tmp_path / "out", 2)
+    assert output.read
     assert content(tmp_path / "out", 2) == expected
 
 
@@ -377,8 +377,8 @@ def test_other_code_or_options_read_all(folder: Path, tmp_path: Path, reads: lis
         start=2,
     ):
         reads.clear()
-        made = ingest(folder, tmp_path / "out", number, config, code)
-        assert len({*reads}) == made.read == 2 * IMAGES + 3
+        output = ingest(folder, tmp_path / "out", number, config, code)
+        assert len({*reads}) == output.read == 2 * IMAGES + 3
     assert count_examples(read_index(str(tmp_path / "out/examples/4"))).keys() == {"train", "eval"}
 
 

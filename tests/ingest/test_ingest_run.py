@@ -25,9 +25,9 @@ def contradictory(tmp_path: Path) -> Path:
 
 
 def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path) -> None:
-    made = ingest(contradictory, tmp_path / "out")
-    assert [made.summary[k] for k in ("examples", "duplicates", "label_conflicts")] == [62, 2, 1]
-    conflict, twice = made.lines("duplicates.jsonl")
+    output = ingest(contradictory, tmp_path / "out")
+    assert [output.summary[k] for k in ("examples", "duplicates", "label_conflicts")] == [62, 2, 1]
+    conflict, twice = output.lines("duplicates.jsonl")
     assert conflict["paths"] == ["blue/001.jpeg", "red/also blue.jpeg"]
     assert conflict["labels"] == ["blue", "red"]
     assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
@@ -37,11 +37,13 @@ def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path
 def test_it_does_not_matter_where_lists_of_files_are_kept(
     contradictory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = ingest(contradictory, tmp_path / "out")
+    output = ingest(contradictory, tmp_path / "out")
     monkeypatch.setattr(row_table, "MOST_IN_MEMORY", 10)
     on_disk = ingest(contradictory, tmp_path / "on disk")
-    assert [on_disk.shards(of) for of in made.counts] == [made.shards(of) for of in made.counts]
-    assert on_disk.summary == made.summary
+    assert [on_disk.shards(of) for of in output.counts] == [
+        output.shards(of) for of in output.counts
+    ]
+    assert on_disk.summary == output.summary
 
 
 def test_notes_on_images_are_counted(
@@ -49,8 +51,8 @@ def test_notes_on_images_are_counted(
 ) -> None:
     wide = CheckedImage(b"", "jpeg", 1, 1, 3, None, notes=(Note.DARK,))
     monkeypatch.setattr("components.ingest.write.plan_writer.check_image", lambda *_: wide)
-    made = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
-    assert made.summary["notes"] == {Note.DARK: 24}
+    output = ingest(write_folder(tmp_path / "images", each=8), tmp_path / "out")
+    assert output.summary["notes"] == {Note.DARK: 24}
     assert f"24 of 24 images: {Note.DARK}." in caplog.text
 
 
@@ -59,11 +61,11 @@ def test_given_splits_are_kept_and_leaks_are_counted(tmp_path: Path) -> None:
     for number, split in enumerate(("train", "val", "test")):
         write_folder(folder, each=4, split=split, first_seed=number * 100)
     shutil.copy(folder / "train/red/001.jpeg", folder / "val/red/leaked.jpeg")
-    made = ingest(folder, tmp_path / "out")
-    assert made.counts == {"train": 12, "eval": 13, "test": 12}
-    assert b"val/red/001.jpeg" in made.shards("eval")
-    assert (made.summary["duplicates"], made.summary["in_several_splits"]) == (1, 1)
-    [leak] = made.lines("duplicates.jsonl")
+    output = ingest(folder, tmp_path / "out")
+    assert output.counts == {"train": 12, "eval": 13, "test": 12}
+    assert b"val/red/001.jpeg" in output.shards("eval")
+    assert (output.summary["duplicates"], output.summary["in_several_splits"]) == (1, 1)
+    [leak] = output.lines("duplicates.jsonl")
     assert leak["splits"] == ["eval", "train"]
 
 
@@ -73,14 +75,14 @@ def test_an_earlier_attempt_leaves_nothing(tmp_path: Path) -> None:
         path = tmp_path / "again" / "examples" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"left by a killed run")
-    made = [ingest(folder, tmp_path / name) for name in ("once", "again")]
-    once, again = ({p.name for p in m.examples.rglob("*")} for m in made)
+    output = [ingest(folder, tmp_path / name) for name in ("once", "again")]
+    once, again = ({p.name for p in m.examples.rglob("*")} for m in output)
     assert once == again
-    assert made[0].shards("train") == made[1].shards("train")
+    assert output[0].shards("train") == output[1].shards("train")
     # The lists are there even when they are empty.
     names = {"rejects.jsonl", "skipped.jsonl", "duplicates.jsonl", "summary.json"}
     names.add("near_duplicates.jsonl")
-    assert {path.name for path in made[0].rejects.iterdir()} == names
+    assert {path.name for path in output[0].rejects.iterdir()} == names
 
 
 def break_files(folder: Path, pattern: str) -> Path:
@@ -136,15 +138,15 @@ def test_hostile_names_and_links(tmp_path: Path) -> None:
     (folder / "blue" / "loop").symlink_to(folder / "blue")
     (folder / "blue" / "itself.jpg").symlink_to("itself.jpg")
     (folder / "blue" / "nowhere.jpg").symlink_to("nothing")
-    made = ingest(folder, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.1))
-    records = made.shards("train") + made.shards("eval")
+    output = ingest(folder, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.1))
+    records = output.shards("train") + output.shards("eval")
     # A name that begins with a dot is hidden.
     assert [name for name in HOSTILE if b"red/" + name not in records] == [b"..jpg"]
-    assert made.rejected() == [
+    assert output.rejected() == [
         ("blue/itself.jpg", "unreadable"),
         ("blue/nowhere.jpg", "unreadable"),
     ]
-    assert made.lines("skipped.jsonl") == [
+    assert output.lines("skipped.jsonl") == [
         {"path": "blue/loop", "reason": "a link to a folder that is listed already"},
         {"path": "red/..jpg", "reason": "hidden"},
     ]
@@ -159,8 +161,8 @@ def test_only_splits_by_hash_may_be_divided_into_folds(tmp_path: Path) -> None:
     cases = [("images", HEADER, True), ("tested", HEADER, True)]
     cases += [("folders", HEADER, False), ("images", chosen, False)]
     for number, (name, config, divided) in enumerate(cases):
-        made = ingest(tmp_path / name, tmp_path / str(number), config)
-        assert read_index(str(made.examples)).get("groups") == ({} if divided else None)
+        output = ingest(tmp_path / name, tmp_path / str(number), config)
+        assert read_index(str(output.examples)).get("groups") == ({} if divided else None)
 
 
 def test_images_of_a_group_are_named_for_the_folds(tmp_path: Path) -> None:

@@ -94,23 +94,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_together_keeps_twins_in_one_split(folder: Path, tmp_path: Path) -> None:
-    made = ingest(folder, tmp_path / "together", CONFIG)
-    lines = made.lines("near_duplicates.jsonl")
+    output = ingest(folder, tmp_path / "together", CONFIG)
+    lines = output.lines("near_duplicates.jsonl")
     assert [len(line["paths"]) for line in lines] == [2] * 8
     assert all(len({*line["splits"]}) == 1 for line in lines)
     counts = ("near_duplicates", "near_duplicates_in_several_splits")
-    assert [made.summary[name] for name in counts] == [8, 0]
-    assert made.summary["near_duplicates_of_several_labels"] == 1
+    assert [output.summary[name] for name in counts] == [8, 0]
+    assert output.summary["near_duplicates_of_several_labels"] == 1
     kept = ingest(folder, tmp_path / "keep", dataclasses.replace(CONFIG, near_duplicates="keep"))
     assert not kept.lines("near_duplicates.jsonl")
     names = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))
     listed = {path for line in lines for path in line["paths"]}
     alone = [name for name in names if name not in listed]
-    assert made.splits_of(*alone) == kept.splits_of(*alone)
-    assert sum(made.counts.values()) == sum(kept.counts.values()) == 28
+    assert output.splits_of(*alone) == kept.splits_of(*alone)
+    assert sum(output.counts.values()) == sum(kept.counts.values()) == 28
     # Moved records are whole, and in the order in which reading the files again would write them.
-    for split, paths in ((s, [p for p in names if made.splits_of(p) == [s]]) for s in made.counts):
-        assert sorted(paths) == sorted(p for p in names if p.encode() in made.shards(split))
+    for split, paths in (
+        (s, [p for p in names if output.splits_of(p) == [s]]) for s in output.counts
+    ):
+        assert sorted(paths) == sorted(p for p in names if p.encode() in output.shards(split))
 
 
 def test_given_splits_stay_and_their_copies_are_counted(tmp_path: Path) -> None:
@@ -120,9 +122,9 @@ def test_given_splits_stay_and_their_copies_are_counted(tmp_path: Path) -> None:
         names[f"train/{label}/{seed}.jpg"] = (seed, 90)
         names[f"val/{label}/{seed}.jpg"] = (seed + 1000, 90)
         names[f"test/{label}/{seed}.jpg"] = (seed + seed % 2 * 500, 60)
-    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", IngestConfig())
-    assert made.counts == {"train": 10, "test": 10, "eval": 10}
-    assert made.summary["near_duplicates_in_several_splits"] == 6
+    output = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", IngestConfig())
+    assert output.counts == {"train": 10, "test": 10, "eval": 10}
+    assert output.summary["near_duplicates_in_several_splits"] == 6
 
 
 def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
@@ -131,19 +133,19 @@ def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
     groups = {name: "film" if name in films else "" for name in names}
     manifest = write_manifest(tmp_path / "m.csv", groups)
     config = IngestConfig(splits=CONFIG.splits, manifest=manifest)
-    made = ingest(folder, tmp_path / "out", config)
+    output = ingest(folder, tmp_path / "out", config)
     twins = [f"dog/twin-{seed}.jpg" for seed in range(100, 104)]
-    assert len(set(made.splits_of(*films, *twins))) == 1
+    assert len(set(output.splits_of(*films, *twins))) == 1
 
 
 def test_a_cluster_is_a_unit_of_its_class(tmp_path: Path) -> None:
     frames = itertools.product((("cat", 0), ("dog", 100)), range(10), (95, 75, 55))
     names = {f"{of}/{n}-{quality}.jpg": (first + n, quality) for (of, first), n, quality in frames}
     config = IngestConfig(splits={"train": 0.8, "eval": 0.2})
-    made = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", config)
-    labels = read_index(str(made.examples))["labels"]["eval"]
+    output = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", config)
+    labels = read_index(str(output.examples))["labels"]["eval"]
     assert labels == {"cat": 6, "dog": 6}
-    assert made.summary["near_duplicates_in_several_splits"] == 0
+    assert output.summary["near_duplicates_in_several_splits"] == 0
 
 
 # Names of the images; what the log says; how many clusters stay in several splits.
@@ -181,15 +183,15 @@ def test_too_many_near_duplicates_are_left_where_they_are(
 ) -> None:
     folder = write_scenes(tmp_path / "images", names)
     kept = ingest(folder, tmp_path / "keep", IngestConfig(near_duplicates="keep"))
-    made = ingest(folder, tmp_path / "out", IngestConfig())
-    assert made.counts == kept.counts
-    assert divided in (None, made.summary["near_duplicates_in_several_splits"])
+    output = ingest(folder, tmp_path / "out", IngestConfig())
+    assert output.counts == kept.counts
+    assert divided in (None, output.summary["near_duplicates_in_several_splits"])
     assert message in caplog.text
 
 
 def test_without_pixels(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = ingest(folder, tmp_path / "out", IngestConfig(check="header"))
-    assert made.summary["near_duplicates"] == 0
+    output = ingest(folder, tmp_path / "out", IngestConfig(check="header"))
+    assert output.summary["near_duplicates"] == 0
     assert caplog.text.count("Near duplicates are not searched for") == 1
 
 
@@ -200,11 +202,11 @@ def test_a_logo_does_not_bind_all_groups(tmp_path: Path, caplog: pytest.LogCaptu
     folder = write_scenes(tmp_path / "images", names)
     manifest = write_manifest(tmp_path / "m.csv", {n: n[2:].partition("-")[0] for n in names})
     config = IngestConfig(splits=CONFIG.splits, manifest=manifest)
-    made = ingest(folder, tmp_path / "out", config)
+    output = ingest(folder, tmp_path / "out", config)
     assert "54 images look almost the same, too many for one split" in caplog.text
     for group in groups:
         members = [name for name in names if name[2:].startswith(f"{group}-")]
-        assert len({*made.splits_of(*members)}) == 1
+        assert len({*output.splits_of(*members)}) == 1
 
 
 def test_a_plan_whose_shards_were_moved_is_not_moved_again(folder: Path, tmp_path: Path) -> None:
@@ -234,9 +236,9 @@ def test_copies_of_an_image_with_several_labels_share_a_split(tmp_path: Path) ->
     config = dataclasses.replace(
         HEADER, manifest=str(tmp_path / "m.csv"), splits={"train": 0.6, "eval": 0.4}
     )
-    made = ingest(folder, tmp_path / "out", config)
+    output = ingest(folder, tmp_path / "out", config)
     for number in dogs:
-        assert len({*made.splits_of(f"dog/{number}.jpg", f"cat/free{number}.jpg")}) == 1
+        assert len({*output.splits_of(f"dog/{number}.jpg", f"cat/free{number}.jpg")}) == 1
 
 
 # Copies of each image in as many groups, the first of which have it as well; images of each group.
@@ -256,14 +258,14 @@ def test_splits_share_nothing(tmp_path: Path, groups: int, each: int, config: In
     group_of = {name: name.partition("-")[0] for name in names}
     manifest = write_manifest(tmp_path / "m.csv", group_of)
     config = dataclasses.replace(config, splits=CONFIG.splits, manifest=manifest)
-    made = ingest(folder, tmp_path / "out", config)
-    assert made.summary["duplicates"] > 0
-    assert made.summary["in_several_splits"] == 0
-    labels = read_index(str(made.examples))["labels"]
+    output = ingest(folder, tmp_path / "out", config)
+    assert output.summary["duplicates"] > 0
+    assert output.summary["in_several_splits"] == 0
+    labels = read_index(str(output.examples))["labels"]
     assert all(labels[split].keys() == {"a", "b"} for split in ("train", "eval"))
     for _, members in itertools.groupby(sorted(names), key=group_of.__getitem__):
         whole = [name for name in members if groups == 2 or f"-{each}." not in name]
-        assert each == 1 or len({*made.splits_of(*whole)}) == 1
+        assert each == 1 or len({*output.splits_of(*whole)}) == 1
 
 
 def test_a_class_that_is_one_group_is_named(tmp_path: Path) -> None:
@@ -271,5 +273,5 @@ def test_a_class_that_is_one_group_is_named(tmp_path: Path) -> None:
     folder = write_scenes(tmp_path / "images", {name: (n, 90) for n, name in enumerate(names)})
     groups = {name: "film" if name.startswith("b") else "" for name in names}
     manifest = write_manifest(tmp_path / "m.csv", groups)
-    made = ingest(folder, tmp_path / "out", IngestConfig(manifest=manifest))
-    assert made.summary["undivided_classes"] == ["b"]
+    output = ingest(folder, tmp_path / "out", IngestConfig(manifest=manifest))
+    assert output.summary["undivided_classes"] == ["b"]

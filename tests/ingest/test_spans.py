@@ -167,7 +167,7 @@ def test_twins_of_a_new_span_leave_the_earlier_ones_where_they_are(tmp_path: Pat
     for span, quality in ((1, 95), (2, 60)):
         scenes = {name: (number, quality) for number, name in enumerate(names)}
         write_scenes(tmp_path / f"images/s-{span}", scenes)
-        made = plain.ingest(tmp_path / "images/s-{SPAN}", tmp_path / f"out-{span}", config)
-        found.append(made.splits_of(*(f"s-1/{name}" for name in names)))
-    assert made.summary["near_duplicates"] == 40
+        output = plain.ingest(tmp_path / "images/s-{SPAN}", tmp_path / f"out-{span}", config)
+        found.append(output.splits_of(*(f"s-1/{name}" for name in names)))
+    assert output.summary["near_duplicates"] == 40
     assert found[0] == found[1]

@@ -59,13 +59,13 @@ def scan(shard: Shard, image: str, names: Sequence[str]) -> Iterator[Record]:
             yield _locate(position, data, pixels[0], fields) if pixels else Record("", None, fields)
 
 
-def _locate(position: int, data: bytes, pixels: bytes, found: dict[str, Any]) -> Record:
+def _locate(position: int, data: bytes, pixels: bytes, fields: dict[str, Any]) -> Record:
     """Return a record with the offset and size of its image."""
     start = data.find(pixels[:_SOUGHT])
     while not data.startswith(pixels, start):
         start = data.find(pixels[:_SOUGHT], start + 1)
     place = f"{position + HEADER_BYTES + start} {len(pixels)}"
-    return Record(place, len(pixels), found, checksum=f"crc32c:{digest(pixels, 'crc32c')}")
+    return Record(place, len(pixels), fields, checksum=f"crc32c:{digest(pixels, 'crc32c')}")
 
 
 def _frames(stream: BinaryIO, shard: Shard) -> Iterator[tuple[int, bytes | str]]:

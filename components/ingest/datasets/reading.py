@@ -68,14 +68,14 @@ def find_layout(name: str) -> str | None:
     return next((layout for layout, known in _NAMES.items() if known.search(lower)), None)
 
 
-def find_shards(found: Iterable[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
+def find_shards(entries: Iterable[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
     """Tell shards, and files about them, from other files by their names.
 
     Return layout → its shards, and path → why readers of its format pass over it.
     """
     shards: dict[str, list[Found]] = {}
     left: dict[str, str] = {}
-    for entry in found:
+    for entry in entries:
         if _ARROW.search(entry.path.lower()):
             left[entry.path] = "an Arrow file: write the data set as Parquet"
         elif layout := find_layout(entry.path.rpartition("/")[2]):

@@ -111,11 +111,14 @@ class _Source(NamedTuple):
 
 
 def list_records(
-    folder: str, found: Sequence[Found], shards: Mapping[str, Sequence[Found]], config: IngestConfig
+    folder: str,
+    entries: Sequence[Found],
+    shards: Mapping[str, Sequence[Found]],
+    config: IngestConfig,
 ) -> Listing:
     """List the records of all shards, in one pass over each.
 
-    `found` are all files of the folder but hidden and excluded ones, and `shards` layout → its
+    `entries` are all files of the folder but hidden and excluded ones, and `shards` layout → its
     shards among them.
 
     Raises:
@@ -130,7 +133,7 @@ def list_records(
     [(layout, files)] = shards.items()
     size = round(config.max_image_mib * 2**20)
     opened = [Shard(folder, file, size) for file in files]
-    source, notes = _examine(layout, opened, found, config)
+    source, notes = _examine(layout, opened, entries, config)
     with ThreadPoolExecutor(config.workers) as pool:
         lists = list(pool.map(lambda shard: _list_shard(shard, source, config), opened))
     notes += check_names([part.labels for part in lists])
@@ -150,7 +153,7 @@ def list_records(
             f"No record in the shards of {folder} has an image and a label. "
             f"{next(filter(None, (*notes, why)), 'They are empty.')}"
         )
-    others = {entry.path: "not a shard" for entry in found if entry.path not in source.splits}
+    others = {entry.path: "not a shard" for entry in entries if entry.path not in source.splits}
     if source.names:
         others[source.names.source] = _NAMES
     is_tfds = any(posixpath.basename(path) == _TFDS for path in others)
@@ -165,14 +168,14 @@ def list_records(
 
 
 def _examine(
-    layout: str, shards: Sequence[Shard], found: Sequence[Found], config: IngestConfig
+    layout: str, shards: Sequence[Shard], entries: Sequence[Found], config: IngestConfig
 ) -> tuple[_Source, list[str]]:
     """Choose features and splits by the first records; return notes, too."""
     folder = shards[0].folder
     samples, shard = _peek(shards, FORMATS[layout])
     known = FORMATS[layout].class_names(shard)
     features = choose_features(samples, config.features or {}, shard.file.path, labels=known)
-    paths = [entry.path for entry in found]
+    paths = [entry.path for entry in entries]
     _check_pixels(folder, features.image, paths)
     files = [shard.file.path for shard in shards]
     names = find_names(folder, features.label, paths)

@@ -197,11 +197,11 @@ def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str |
 def judge(
     corrections: Corrections,
     labels: Set[str],
-    found: Mapping[str, Sequence[tuple[str, str]]],
+    images: Mapping[str, Sequence[tuple[str, str]]],
 ) -> tuple[list[CorrectionOutcome], set[str]]:
     """Say what became of each correction.
 
-    `found` is digest → label as given, and category of rejects or "", of each file with it.
+    `images` is digest → label as given, and category of rejects or "", of each file with it.
 
     Returns:
         The outcomes in the order of the corrections, and the digests of images whose new label
@@ -209,7 +209,7 @@ def judge(
     """
     outcomes, applied, outdated = [], set(), set()
     for row in corrections.rows:
-        files = found.get(row.sha256, ())
+        files = images.get(row.sha256, ())
         reason = _find_reason(row, files, labels)
         result = _NOT_APPLIED if reason else _RESULTS[row.action]
         outcomes.append(CorrectionOutcome(row, result, len(files), reason))

@@ -69,14 +69,14 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, forms)))
 
 
-def by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> Listing:
+def by_folder(folder: str, entries: Sequence[Found], config: IngestConfig) -> Listing:
     """Label files by their folders."""
     skipped: dict[str, str] = {}
-    tree = _find_tree(folder, found, skipped)
+    tree = _find_tree(folder, entries, skipped)
     splits = find_split_folders(tree, config.layout)
     _check_links(skipped, splits)
     labels: dict[str, set[str]] = {place: set() for place in splits or ("",)}
-    files = keep(_label_files(found, splits, skipped, labels), ImageFile)
+    files = keep(_label_files(entries, splits, skipped, labels), ImageFile)
     if not files:
         unlabelled = (path for path, reason in skipped.items() if reason == _UNLABELLED)
         loose = [path for path in unlabelled if "/" not in path]
@@ -102,7 +102,7 @@ def _check_links(skipped: Mapping[str, str], splits: Mapping[str, str]) -> None:
 
 
 def _label_files(
-    found: Iterable[Found],
+    entries: Iterable[Found],
     splits: Mapping[str, str],
     skipped: dict[str, str],
     labels: Mapping[str, set[str]],
@@ -112,7 +112,7 @@ def _label_files(
     # Without splits, the label folders are at the top.
     elsewhere: tuple[list[str], str | None] = (["/"] if splits else [], None)
     before, label, split, unused = None, "", None, _UNLABELLED
-    for path, _, size, version, checksum in found:
+    for path, _, size, version, checksum in entries:
         if path in skipped:
             continue
         if (place := path.rpartition("/")[0]) != before:
@@ -131,12 +131,12 @@ def _label_files(
             skipped[path] = unused
 
 
-def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
+def _find_tree(folder: str, entries: Iterable[Found], skipped: dict[str, str]) -> FolderTree:
     """Return the folders with images; add the reason for each file that is none."""
     named, unnamed, others = set[str](), collections.Counter[str](), list[str]()
     masks: dict[str, str] = {}
     before, is_read, count = None, True, 0
-    for entry in found:
+    for entry in entries:
         path = entry.path
         if (place := path.rpartition("/")[0]) != before:
             before = place
@@ -158,7 +158,7 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
         else:
             others.append(path)
     if masks:
-        stems = {entry.path.rpartition(".")[0] for entry in found}
+        stems = {entry.path.rpartition(".")[0] for entry in entries}
         skipped |= {
             path: "a mask of another image" for path, stem in masks.items() if stem in stems
         }
@@ -168,18 +168,18 @@ def _find_tree(folder: str, found: Iterable[Found], skipped: dict[str, str]) -> 
 
 
 def by_manifest(
-    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
+    folder: str, entries: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
 ) -> Listing:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
     rows = read_manifest(
         manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
     )
-    return _by_rows(folder, found, rows, manifest, is_excluded)
+    return _by_rows(folder, entries, rows, manifest, is_excluded)
 
 
 def by_metadata(
-    folder: str, found: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
+    folder: str, entries: Sequence[Found], config: IngestConfig, is_excluded: Exclusion
 ) -> Listing | None:
     """Label files by `metadata.csv` and the like beside them, as Hugging Face's `imagefolder` does.
 
@@ -187,7 +187,7 @@ def by_metadata(
     """
     rows: dict[str, Row] = {}
     tables = []
-    for entry in found if config.layout == "auto" else ():
+    for entry in entries if config.layout == "auto" else ():
         if not entry.path.endswith(METADATA) or explain_ignored(entry):
             continue
         place, slash, name = entry.path.rpartition("/")
@@ -203,7 +203,7 @@ def by_metadata(
                 raise DataError(f"{path} and {tables[0]} contradict each other about {file}.")
     if not tables:
         return None
-    labelled = _by_rows(folder, found, rows, tables[0], is_excluded)
+    labelled = _by_rows(folder, entries, rows, tables[0], is_excluded)
     more = f" and {len(tables) - 1:,} more" if tables[1:] else ""
     note = f"Labels are from {tables[0]}{more}; ingest.layout label takes them from folders."
     return dataclasses.replace(labelled, notes=(note, *labelled.notes))
@@ -211,7 +211,7 @@ def by_metadata(
 
 def _by_rows(
     folder: str,
-    found: Sequence[Found],
+    entries: Sequence[Found],
     rows: Mapping[str, Row],
     manifest: str,
     is_excluded: Exclusion,
@@ -226,13 +226,13 @@ def _by_rows(
             f"{quote_path(unlabeled[0])}: they are skipped."
         )
     rows = {path: row for path, row in rows.items() if row.label and path not in excluded}
-    entries = {entry.path: entry for entry in found if not entry.problem}
+    by_path = {entry.path: entry for entry in entries if not entry.problem}
     given = [row.columns for row in rows.values()]
     parse = manifest.lower().endswith(TYPELESS)
     kept = keep_columns(given, source=manifest, parse=parse)
     files = []
     for (path, (label, split, group, _)), columns in zip(rows.items(), kept, strict=True):
-        _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
+        _, _, size, version, checksum = by_path.get(path, Found(path, "", 0, MISSING, ""))
         files.append(ImageFile(path, label or "", split, size, version, group, checksum, columns))
     if all(file.version == MISSING for file in files):
         raise DataError(
@@ -240,7 +240,7 @@ def _by_rows(
             f"{quote_path(next(iter(rows), ''))}: write paths relative to the folder, with / "
             f"between parts."
         )
-    unlisted = (entry for entry in found if entry.path not in rows)
+    unlisted = (entry for entry in entries if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
     skipped |= dict.fromkeys(unlabeled, NO_LABEL) | dict.fromkeys(excluded, EXCLUDED)
     return Listing(folder, files, skipped, "manifest", tuple(notes))
