@@ -265,19 +265,14 @@ def _find_records(folder: str, entries: Sequence[Found], config: IngestConfig) -
     Raises:
         DataError: the folder has both, or its shards cannot be used.
     """
-
-    def is_visible(entry: Found) -> bool:
-        is_table = f"{folder.rstrip('/')}/{entry.path}" == config.corrections
-        return not is_table and not explain_ignored(entry)
-
     # Most are pictures, which need no closer look.
     others = (entry for entry in entries if not entry.path.lower().endswith(PICTURES))
-    shards, left = find_shards(filter(is_visible, others))
+    shards, left = find_shards(itertools.filterfalse(explain_ignored, others))
     if not shards and not left:
         return None
     names = [file.path for files in shards.values() for file in files]
     loose = all(posixpath.basename(name) in METADATA for name in names)
-    visible = (entry for entry in entries if is_visible(entry) and entry.path not in left)
+    visible = (e for e in entries if e.path not in left and not explain_ignored(e))
     picture = find_picture((entry.path for entry in visible), loose=loose)
     if not shards and not picture:
         path, why = next(iter(left.items()))
@@ -295,7 +290,7 @@ def _find_records(folder: str, entries: Sequence[Found], config: IngestConfig) -
         )
     _check_pointers(folder, shards, config)
     _check_table_above(folder)
-    kept = [entry for entry in entries if is_visible(entry) and entry.path not in left]
+    kept = [e for e in entries if e.path not in left and not explain_ignored(e)]
     records = list_records(folder, kept, shards, config)
     return dataclasses.replace(records, skipped={**left, **records.skipped})
 

@@ -14,7 +14,6 @@ from components.ingest.plan.assignment import (
     Assignment,
     Duplicate,
     Images,
-    conflicts,
     find_copies,
     list_duplicates,
     report_on,
@@ -70,7 +69,7 @@ def decide(
     copies = find_copies(images)
     # The classes of an image with several labels may have different bounds; splits follow from the
     # labels as given, so that corrections move no image.
-    mixed = {image.sha256 for image in conflicts(list_duplicates(copies, rule, {}))}
+    mixed = {digest for digest, files in copies.items() if len({file.label for file in files}) > 1}
     uncorrected = rule.uncorrected | mixed
     assignment = Assignment(dataclasses.replace(rule, uncorrected=uncorrected), corrected)
 
