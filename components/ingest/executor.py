@@ -39,7 +39,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples = artifact_utils.get_single_instance(output_dict["examples"])
         config = from_json(IngestConfig, exec_properties["config"])
         listing = _find_listing(exec_properties, config)
-        ingested = ingest_listing(
+        splits = ingest_listing(
             listing,
             config,
             examples=examples.uri,
@@ -47,7 +47,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             write=self._write,
             code=exec_properties.get("code_digest") or "",
         )
-        examples.split_names = artifact_utils.encode_split_names(ingested.splits)
+        examples.split_names = artifact_utils.encode_split_names(splits)
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
         # TFX has one name for all TFRecord files; its readers recognize gzip by the file name.
         examples_utils.set_file_format(examples, "tfrecords_gzip")

@@ -72,15 +72,22 @@ def ingest(
     listing = list_source(str(folder), config)
     check_labels(listing)
     examples, rejects = target / "examples" / number, target / "rejects" / number
-    done = ingest_listing(
+    unread = [0]
+
+    def note(numbers: Sequence[int], job: IngestJob) -> None:
+        # A second pass reads no files.
+        unread.append(job.unread)
+        (write or write_all)(numbers, job)
+
+    ingest_listing(
         listing,
         config,
         examples=str(examples),
         rejects=str(rejects),
-        write=write or write_all,
+        write=note,
         code=code,
     )
-    return Ingested(examples, rejects, done.read)
+    return Ingested(examples, rejects, sum(unread))
 
 
 def write_manifest(path: Path, groups: Mapping[str, str]) -> str:

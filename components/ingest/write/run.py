@@ -4,7 +4,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import make_printable
@@ -49,15 +49,6 @@ WritePlans = Callable[[Sequence[int], IngestJob], None]
 """Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
 
 
-class Ingested(NamedTuple):
-    """The result of ingest."""
-
-    splits: list[str]
-    """Sorted names of the splits that have examples."""
-    read: int
-    """Number of files that no earlier ingest had read."""
-
-
 def ingest_listing(
     listing: Listing,
     config: IngestConfig,
@@ -66,11 +57,11 @@ def ingest_listing(
     rejects: str,
     write: WritePlans,
     code: str = "",
-) -> Ingested:
+) -> list[str]:
     """Write the shards of `listing` and their index, and account for every file.
 
     `examples` and `rejects` are paths or URLs of folders, and `code` the digest of the code of
-    ingest: only with it, earlier shards are used again.
+    ingest: only with it, earlier shards are used again. Return the splits that have examples.
     """
     for warning in (*listing.notes, *find_look_alikes(listing)):
         logging.warning(make_printable(warning))
@@ -111,7 +102,7 @@ def ingest_listing(
     if code:
         index |= {"made_by": key, "divided_by": division}
     write_index(examples, **index)
-    return Ingested(sorted(index["splits"]), job.unread)
+    return sorted(index["splits"])
 
 
 def _begin(
