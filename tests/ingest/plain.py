@@ -33,8 +33,8 @@ class Ingested:
 
     @property
     def summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.rejects / "summary.json").read_text())
-        return found
+        summary: dict[str, Any] = json.loads((self.rejects / "summary.json").read_text())
+        return summary
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Lines of a list of rejects, skipped files or duplicates."""

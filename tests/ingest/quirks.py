@@ -263,7 +263,7 @@ QUIRKS: Sequence[Quirk] = [
         RECORDS,
         "`labels.txt` in each folder, in another order",
         {
-            **{f"{of}/a.tfrecord": [row(0)] for of in ("train", "test")},
+            **{f"{split}/a.tfrecord": [row(0)] for split in ("train", "test")},
             "train/labels.txt": "dog\nbird\n",
             "test/labels.txt": "bird\ndog\n",
         },
@@ -333,8 +333,8 @@ def render() -> str:
         "|format|taken|refused, with what to do|",
         "|-|-|-|",
     ]
-    taken = _group((of.quirk, of.format) for of in QUIRKS if of.labels)
-    refused = _group((of.quirk, of.format) for of in QUIRKS if not of.labels)
+    taken = _group((quirk.quirk, quirk.format) for quirk in QUIRKS if quirk.labels)
+    refused = _group((quirk.quirk, quirk.format) for quirk in QUIRKS if not quirk.labels)
     for name in taken:
         lines.append(f"|{name}|{'; '.join(taken[name])}|{'; '.join(refused.get(name, ()))}|")
     lines += ["", *_render_folders(), *_PIXELS]
@@ -368,12 +368,12 @@ def _group(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _render_folders() -> Iterator[str]:
     yield from ("## Folders as they are unpacked", "")
     public = test_folder_layout.PUBLIC.items()
-    found = [name for name, (_, expected) in public if isinstance(expected, set)]
-    others = [name for name, _ in public if name not in found]
-    yield textwrap.fill(f"Labels are found in {', '.join(found)}.", 100)
+    recognized = [name for name, (_, expected) in public if isinstance(expected, set)]
+    others = [name for name, _ in public if name not in recognized]
+    yield textwrap.fill(f"Labels are found in {', '.join(recognized)}.", 100)
     yield ""
-    told = "Refused, with the folder to give or another way out"
-    yield textwrap.fill(f"{told}: {', '.join(others)}.", 100)
+    title = "Refused, with the folder to give or another way out"
+    yield textwrap.fill(f"{title}: {', '.join(others)}.", 100)
     yield ""
 
 

@@ -126,8 +126,8 @@ def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[s
     assert done.returncode == 0, done.stderr
     files = (path for path in (output / "artifacts").glob("*/*/*/**/*") if path.is_file())
     # Without the number of the step's execution.
-    found = {re.sub(r"/\d+/", "/", str(path.relative_to(output))): path for path in files}
-    return {name: path.read_bytes() for name, path in found.items() if not _OF_A_RUN.search(name)}
+    by_name = {re.sub(r"/\d+/", "/", str(path.relative_to(output))): path for path in files}
+    return {name: path.read_bytes() for name, path in by_name.items() if not _OF_A_RUN.search(name)}
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_columns_are_slicings() -> None:
     camera = np.array([b"a", b"", b"b"], object)
     features = {COLUMNS + "age": age, COLUMNS + "camera": camera, COLUMNS + "span": span}
     used = {name: columns[name] for name in ("age", "camera", "span")}
-    found = describe_slices({**texts, **numbers, **features}, used)
-    assert found["age"] == ["under 9", "9 to under 19", "not given"]
-    assert found["camera"] == ["a", "not given", "b"]
-    assert found["span"] == ["newest", "earlier", "earlier"]
+    slices = describe_slices({**texts, **numbers, **features}, used)
+    assert slices["age"] == ["under 9", "9 to under 19", "not given"]
+    assert slices["camera"] == ["a", "not given", "b"]
+    assert slices["span"] == ["newest", "earlier", "earlier"]

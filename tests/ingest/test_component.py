@@ -34,7 +34,7 @@ def number(record: Any, key: str) -> int:
 
 def test_every_file_is_accounted_for(ingested: nodes.Ingested, image_folder: Path) -> None:
     summary = json.loads(Path(ingested.rejects.uri, "summary.json").read_text())
-    assert {name: found for name, found in summary.items() if found} == {
+    assert {name: value for name, value in summary.items() if value} == {
         "files": 122,
         "examples": 120,
         "rejected": 1,
@@ -48,9 +48,9 @@ def test_every_file_is_accounted_for(ingested: nodes.Ingested, image_folder: Pat
     why = {"category": "not an image", "reason": "unknown image format"}
     assert json.loads(reject) == {"path": "red/broken.jpg", **why}
     records = [r for s in ("train", "eval") for r in nodes.read_examples(ingested.examples, s)]
-    found = sorted(text(record, example.FILENAME) for record in records)
+    value = sorted(text(record, example.FILENAME) for record in records)
     files = [p for p in image_folder.rglob("*.*") if p.name not in ("broken.jpg", ".DS_Store")]
-    assert found == sorted(str(path.relative_to(image_folder)) for path in files)
+    assert value == sorted(str(path.relative_to(image_folder)) for path in files)
 
 
 def test_records_hold_files_and_properties(ingested: nodes.Ingested, image_folder: Path) -> None:
@@ -121,15 +121,15 @@ def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -
     pattern = f"{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}/v{{VERSION}}"
     listings = tmp_path / "listings"
     days = {("2025-01-01", 1): 20089, ("2025-01-01", 2): 20089, ("2025-01-02", 1): 20090}
-    found = []
+    resolved = []
     for (day, version), span in days.items():
         write_folder(tmp_path / day / f"v{version}", each=2)
-        found.append(resolve(pattern, listings))
-        assert (found[-1]["span"], found[-1]["version"]) == (span, version)
-        assert resolve(pattern, listings) == found[-1]
+        resolved.append(resolve(pattern, listings))
+        assert (resolved[-1]["span"], resolved[-1]["version"]) == (span, version)
+        assert resolve(pattern, listings) == resolved[-1]
     for name in ("input_fingerprint", "listing"):
-        assert len({one[name] for one in found}) == 3
-    assert resolve(pattern, listings, IngestConfig(span=20089)) == found[1]
+        assert len({properties[name] for properties in resolved}) == 3
+    assert resolve(pattern, listings, IngestConfig(span=20089)) == resolved[1]
     with pytest.raises(UserError, match="No folder matches"):
         resolve(pattern, listings, IngestConfig(span=1))
 

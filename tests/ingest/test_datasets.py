@@ -59,7 +59,9 @@ def shard(name: str, images: Sequence[Image]) -> bytes:
         ]
         data = encode(name, Named(rows, CLASSES))
     else:
-        data = encode(name, [{"image/encoded": d, "image/class/text": of} for of, d in images])
+        data = encode(
+            name, [{"image/encoded": d, "image/class/text": label} for label, d in images]
+        )
     return gzip.compress(data) if name.endswith((".gz", "-of-00002")) else data
 
 
@@ -98,8 +100,8 @@ def test_the_images_are_those_of_the_folder(
     shards = tmp_path / "shards"
     write(shards, {name.format(n): shard(name.format(n), images[n::2]) for n in range(2)})
     # Found without their numbers: `a#10` would come before `a#9`.
-    found = contents(list_images(str(shards)))
-    assert found == [image.data for image in (*images[::2], *images[1::2])]
+    read_back = contents(list_images(str(shards)))
+    assert read_back == [image.data for image in (*images[::2], *images[1::2])]
     output = ingest(shards, tmp_path / "a")
     assert output.counts == expected.counts
     # Listings of Parquet have mean sizes.
@@ -223,8 +225,8 @@ def test_shards_in_a_bucket(images: list[Image]) -> None:
         for kind in SHARDS:
             server.put("bucket", f"{kind}/{kind.format(0)}", shard(kind.format(0), images))
             server.fault_every = {3: "short"}
-            found = contents(list_images(f"gs://bucket/{kind}"))
-            assert found == [image.data for image in images]
+            read_back = contents(list_images(f"gs://bucket/{kind}"))
+            assert read_back == [image.data for image in images]
 
 
 def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
@@ -236,8 +238,8 @@ def test_a_damaged_page_of_parquet(images: list[Image], tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[start : start + 40] = b"\xff" * 40
     path.write_bytes(data)
-    found = contents(list_images(str(tmp_path)))
-    lost = [number for number, content in enumerate(found) if isinstance(content, Unread)]
+    read_back = contents(list_images(str(tmp_path)))
+    lost = [number for number, content in enumerate(read_back) if isinstance(content, Unread)]
     assert lost == list(range(lost[0], len(images)))
 
 
@@ -261,8 +263,8 @@ def test_names_from_the_options(tmp_path: Path) -> None:
     names = {"image": "a", "label": "b", "split": "part", "group": "who"}
     listing = list_images(str(tmp_path), IngestConfig(features=names))
     assert listing.taken == "image from a, label from b, split from part, group from who"
-    found = [(file.label, file.split, file.group) for file in listing.files]
-    assert found == [("blue", "train", None), ("blue", "eval", "x"), ("blue", "test", "xx")]
+    taken = [(file.label, file.split, file.group) for file in listing.files]
+    assert taken == [("blue", "train", None), ("blue", "eval", "x"), ("blue", "test", "xx")]
     with pytest.raises(DataError, match="takes image from 'img'"):
         list_images(str(tmp_path), IngestConfig(features={"image": "img"}))
     with pytest.raises(ConfigurationError, match=r"ingest.features names a feature for 'pic'"):

@@ -47,10 +47,10 @@ def correct(folder: Path, *rows: Correction, name: str = "corrected", **options:
     return ingest(folder, folder.parent / name, replace(HEADER, corrections=str(path), **options))
 
 
-def found(made: Ingested) -> dict[str, tuple[str, str]]:
+def read_labels(output: Ingested) -> dict[str, tuple[str, str]]:
     """Path → label and split of each image."""
     images = {}
-    for path in sorted(made.examples.glob("Split-*/*")):
+    for path in sorted(output.examples.glob("Split-*/*")):
         for features in read_features(str(path), (FILENAME.encode(), LABEL.encode())):
             name, label = (bytes(features[key.encode()]).decode() for key in (FILENAME, LABEL))
             images[name] = (label, path.parent.name.removeprefix("Split-"))
@@ -58,9 +58,9 @@ def found(made: Ingested) -> dict[str, tuple[str, str]]:
 
 
 def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
-    before = found(ingest(folder, tmp_path / "before"))
+    before = read_labels(ingest(folder, tmp_path / "before"))
     many = [decide(folder, f"green/{n:03}.jpeg", "relabel", "red") for n in (1, 2, 3, 5)]
-    made = correct(
+    output = correct(
         folder,
         decide(folder, FIRST, "relabel", "red"),
         decide(folder, SECOND, "remove"),
@@ -75,18 +75,18 @@ def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
         for path, (label, split) in before.items()
         if path != SECOND
     }
-    assert found(made) == expected
-    assert made.rejected() == [(SECOND, "removed by a correction")]
+    assert read_labels(output) == expected
+    assert output.rejected() == [(SECOND, "removed by a correction")]
     # The copy under red has the same label now.
-    assert (made.summary["label_conflicts"], made.summary["duplicates"]) == (0, 1)
+    assert (output.summary["label_conflicts"], output.summary["duplicates"]) == (0, 1)
     counts = {"relabeled": 5, "removed": 1, "kept": 1, "unsure": 1, "not_applied": 0}
-    assert counts.items() <= made.summary["corrections"].items()
-    first, *_, last = made.lines("corrections.jsonl")
+    assert counts.items() <= output.summary["corrections"].items()
+    first, *_, last = output.lines("corrections.jsonl")
     expected_line = {"result": "relabeled", "files": 2, "from": "blue", "to": "red"}
     assert expected_line.items() <= first.items()
     assert (last["who"], last["why"], last["reason"]) == ("Ann", "<b>", "")
     kept = {first["sha256"], decide(folder, "red/001.jpeg", "keep").sha256}
-    assert read_decided(str(made.rejects)) == kept | {row.sha256 for row in many}
+    assert read_decided(str(output.rejects)) == kept | {row.sha256 for row in many}
 
 
 def test_workers_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,10 +118,12 @@ def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) 
         decide(folder, "red/broken.jpeg", "relabel", "blue"),
         decide(folder, "green/002.jpeg", "relabel", "red", from_label=""),
     ]
-    made = correct(folder, *rows, max_reject_fraction=0.1)
-    plain = found(ingest(folder, tmp_path / "plain", replace(HEADER, max_reject_fraction=0.1)))
-    assert found(made) == plain | {"green/002.jpeg": ("red", plain["green/002.jpeg"][1])}
-    assert [line["reason"] for line in made.lines("corrections.jsonl")] == [
+    output = correct(folder, *rows, max_reject_fraction=0.1)
+    plain = read_labels(
+        ingest(folder, tmp_path / "plain", replace(HEADER, max_reject_fraction=0.1))
+    )
+    assert read_labels(output) == plain | {"green/002.jpeg": ("red", plain["green/002.jpeg"][1])}
+    assert [line["reason"] for line in output.lines("corrections.jsonl")] == [
         "no class is called 'grean': give a new class an image first",
         "the label is 'blue', not 'green'",
         "the label is 'blue', not 'red'",
@@ -131,22 +133,22 @@ def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) 
         "the file was rejected: not an image",
         "",
     ]
-    assert made.summary["corrections"]["not_applied"] == 7
+    assert output.summary["corrections"]["not_applied"] == 7
     assert (
-        made.summary["corrections"]["reasons"][1] == f"{SECOND}: the label is 'blue', not 'green'"
+        output.summary["corrections"]["reasons"][1] == f"{SECOND}: the label is 'blue', not 'green'"
     )
-    assert read_decided(str(made.rejects)) == {rows[3].sha256, rows[-1].sha256}
+    assert read_decided(str(output.rejects)) == {rows[3].sha256, rows[-1].sha256}
     # A broken file may be removed.
-    made = correct(folder, decide(folder, "red/broken.jpeg", "remove"), max_reject_fraction=0)
-    assert made.rejected() == [("red/broken.jpeg", "removed by a correction")]
+    output = correct(folder, decide(folder, "red/broken.jpeg", "remove"), max_reject_fraction=0)
+    assert output.rejected() == [("red/broken.jpeg", "removed by a correction")]
 
 
 def test_a_class_may_vanish_two_must_stay(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     paths = [f"{path.parent.name}/{path.name}" for path in sorted(folder.glob("*/*"))]
     green = [decide(folder, path, "relabel", "red") for path in paths if path.startswith("green")]
     with caplog.at_level(logging.WARNING):
-        made = correct(folder, *green)
-    images = found(made)
+        output = correct(folder, *green)
+    images = read_labels(output)
     assert {label for label, _ in images.values()} == {"blue", "red"}
     assert "Class 'green' of " in caplog.text
     blue = [decide(folder, path, "remove") for path in paths if path.startswith("blue")]

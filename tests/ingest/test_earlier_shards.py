@@ -60,14 +60,14 @@ def folder(original: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the files that are read."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def read(folder: str, files: Sequence[ImageFile], config: IngestConfig) -> object:
-        found.extend(file.path for file in files)
+        paths.extend(file.path for file in files)
         return read_images(folder, files, config)
 
     monkeypatch.setattr(plan_writer, "read_images", read)
-    return found
+    return paths
 
 
 def ingest(
@@ -137,15 +137,15 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
 
 def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
     """Path → digest and split of each image that has a record."""
-    found: dict[str, tuple[str, str]] = {}
+    splits: dict[str, tuple[str, str]] = {}
     for path in (target / "examples" / str(number) / PLANS).glob("*.json"):
-        of = read_facts(str(path).removesuffix(".json"))
-        found |= {
+        known = read_facts(str(path).removesuffix(".json"))
+        splits |= {
             file.path: (fact.sha256, fact.split)
-            for file, fact in zip(of.plan.files, of.facts, strict=True)
+            for file, fact in zip(known.plan.files, known.facts, strict=True)
             if fact.split
         }
-    return found
+    return splits
 
 
 FAST = {"another label", "a near duplicate of a known image"}
@@ -195,14 +195,14 @@ def test_groups_keep_their_split_though_copies_have_left_them(tmp_path: Path) ->
         groups[name] = f"{label}{group}"
     manifest = plain.write_manifest(tmp_path / "m.csv", groups)
     config = dataclasses.replace(CONFIG, manifest=manifest)
-    found = []
+    splits = []
     for number in (1, 2, 3):
         ingest(folder, tmp_path / "out", number, config)
-        found.append(list_splits(tmp_path / "out", number))
+        splits.append(list_splits(tmp_path / "out", number))
         (folder / "cat/00.jpg").write_bytes(jpeg(500 + number))
-    assert len({found[0][f"{label}/{n}2.jpg"] for label in ("cat", "dog") for n in range(6)}) == 1
-    for later in found[1:]:
-        assert {path for path in later if later[path][1] != found[0][path][1]} == set()
+    assert len({splits[0][f"{label}/{n}2.jpg"] for label in ("cat", "dog") for n in range(6)}) == 1
+    for later in splits[1:]:
+        assert {path for path in later if later[path][1] != splits[0][path][1]} == set()
 
 
 def test_a_class_that_was_all_in_eval_is_divided_anew(folder: Path, tmp_path: Path) -> None:
@@ -269,8 +269,8 @@ def test_corrections_and_splits_may_change(folder: Path, tmp_path: Path, reads: 
         assert {*reads} <= expected[min(number - 2, 1)]
         ingest(folder, tmp_path / "scratch", number, config, code="")
         scratch = content(tmp_path / "scratch", number)
-        found = content(tmp_path / "out", number)
-        assert {k: v for k, v in found.items() if not k.endswith("index.json")} == {
+        reused = content(tmp_path / "out", number)
+        assert {k: v for k, v in reused.items() if not k.endswith("index.json")} == {
             k: v for k, v in scratch.items() if not k.endswith("index.json")
         }
 
@@ -358,7 +358,11 @@ def test_no_new_checksum_hides_damage(folder: Path, tmp_path: Path) -> None:
     remove_some(folder)
     ingest(folder, tmp_path / "out", 2)
     before, after = (
-        [bytes(of) for path in (tmp_path / uri).glob("Split-*/*") for of in read_frames(str(path))]
+        [
+            bytes(framed)
+            for path in (tmp_path / uri).glob("Split-*/*")
+            for framed in read_frames(str(path))
+        ]
         for uri in ("out/examples/1", "out/examples/2")
     )
     assert len(after) == len(before) - 3

@@ -40,8 +40,8 @@ def test_it_does_not_matter_where_lists_of_files_are_kept(
     output = ingest(contradictory, tmp_path / "out")
     monkeypatch.setattr(row_table, "MOST_IN_MEMORY", 10)
     on_disk = ingest(contradictory, tmp_path / "on disk")
-    assert [on_disk.shards(of) for of in output.counts] == [
-        output.shards(of) for of in output.counts
+    assert [on_disk.shards(split) for split in output.counts] == [
+        output.shards(split) for split in output.counts
     ]
     assert on_disk.summary == output.summary
 

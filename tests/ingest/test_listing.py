@@ -40,10 +40,10 @@ def test_what_is_hidden_loose_left_by_systems_or_no_image_is_skipped(tmp_path: P
     systems = ["lost+found", "$RECYCLE.BIN", "System Volume Information", "cat/@eaDir", "#recycle"]
     files = ["cat_$folder$", "cat/Thumbs.DB", "dog/1.jpg_$folder$"]
     sidecars = [
-        f"cat/1{of}" for of in (".json", ".jpg.xmp", ".jpg.dvc", ".aux.xml", ".tfw", ".TXT")
+        f"cat/1{end}" for end in (".json", ".jpg.xmp", ".jpg.dvc", ".aux.xml", ".tfw", ".TXT")
     ]
     touch(tmp_path, "cat/1.jpg", "dog/1", "readme.txt", *hidden, *files, *sidecars)
-    touch(tmp_path, *(f"{of}/a/1.jpg" for of in systems))
+    touch(tmp_path, *(f"{top}/a/1.jpg" for top in systems))
     os.mkfifo(tmp_path / "dog/pipe.jpg")
     listing = list_images(str(tmp_path))
     assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1"]
@@ -84,7 +84,7 @@ def test_unreadable_folders_are_skipped(tmp_path: Path, monkeypatch: pytest.Monk
         find_sources([str(tmp_path)])
     del failures["mount"]
     [source] = find_sources([str(tmp_path)])
-    assert [of.file.path for of in source.entries if not of.skipped] == [
+    assert [entry.file.path for entry in source.entries if not entry.skipped] == [
         *("cat/1.jpg", "dog/1.jpg", "mount/1.jpg"),
     ]
     with pytest.raises(StorageError, match=r"Cannot list .*/\.Trash-0"):
@@ -139,9 +139,9 @@ def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
 def test_odd_names_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(row_table, "MOST_IN_MEMORY", most)
     names = ["a", "a-b", "a.b", "a b", "a0", "\udce9", "é", ".h", "~"]
-    own = [f"{top}/{inner}/{top}.jpg" for top in names for inner in names]
+    inside = [f"{top}/{inner}/{top}.jpg" for top in names for inner in names]
     linked = [f"a/a+link/{name}/1.jpg" for name in names]
-    images = touch(tmp_path / "images", *own, *(f"{name}!" for name in names))
+    images = touch(tmp_path / "images", *inside, *(f"{name}!" for name in names))
     outside = touch(tmp_path / "outside", *(f"{name}/1.jpg" for name in names))
     (images / "a/empty").mkdir()
     (images / "a/a+link").symlink_to(outside)
@@ -149,7 +149,7 @@ def test_odd_names_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
         (images / link).symlink_to(images)
     above = "a link to a folder above the images"
     expected = [(path, above, 0, "", "") for path in ("a/a-link", "a-link")]
-    for path in (*own, *linked, *(f"{name}!" for name in names)):
+    for path in (*inside, *linked, *(f"{name}!" for name in names)):
         status = os.stat(images / path)
         expected.append((path, "", status.st_size, local_version(status), ""))
     assert [*find_files(str(images))] == sorted(expected)
@@ -203,42 +203,42 @@ def test_a_fingerprint_covers_each_fact_of_a_file(tmp_path: Path) -> None:
         assert other.fingerprint() != listing.fingerprint(), name
 
 
-def made(number: int = 0) -> Listing:
+def make_listing(number: int = 0) -> Listing:
     files = (
         ImageFile("cat/caf\udce9.jpg", "cat", None, 7, "1700000000000000001", "film", "md5:x"),
         ImageFile(f"dog/line\n{number}.jpg", "dog", "test", 7, '"etag"'),
     )
     skipped = {"новый.txt": "not inside a label folder"}
     fractions = {"eval": 0.1, "train": 0.9}
-    found = Listing("gs://bucket/images", files, skipped, "manifest", ("A note.",))
-    return dataclasses.replace(found, fractions=fractions)
+    listing = Listing("gs://bucket/images", files, skipped, "manifest", ("A note.",))
+    return dataclasses.replace(listing, fractions=fractions)
 
 
 @pytest.mark.parametrize("store", ["", "memory://store"])
 def test_what_is_written_is_read(tmp_path: Path, store: str) -> None:
     folder = f"{store or tmp_path}/new/listings"
-    path = write_listing(made(), folder)
+    path = write_listing(make_listing(), folder)
     assert path.startswith(f"{folder}/")
-    assert read_listing(path) == made()
+    assert read_listing(path) == make_listing()
     fs, place = fsspec.core.url_to_fs(path)
     before = fs.cat_file(place)
-    assert write_listing(made(), folder) == path
+    assert write_listing(make_listing(), folder) == path
     assert fs.cat_file(place) == before
-    assert write_listing(made(1), folder) != path
+    assert write_listing(make_listing(1), folder) != path
 
 
 def look_up_content(folder: Path) -> str:
     config = to_json(IngestConfig(fingerprint="content"))
     properties = {"input_base": str(folder), "config": config, "listings": f"{folder}/../listings"}
-    found = look_up({}, properties)
-    listed = read_listing(found["listing"])
+    resolved = look_up({}, properties)
+    listed = read_listing(resolved["listing"])
     contents = [content for _, content in read_files(listed.root, listed.files, IngestConfig())]
     assert not any(isinstance(content, Unread) for content in contents)
     # A file that has changed since is not read, though its size and time are the same.
     wrong = [listed.files[0]._replace(checksum="md5:x")]
     [(_, content)] = read_files(listed.root, wrong, IngestConfig())
     assert isinstance(content, Unread)
-    return str(found["input_fingerprint"])
+    return str(resolved["input_fingerprint"])
 
 
 def test_a_given_listing_is_not_made_again(image_folder: Path, tmp_path: Path) -> None:
@@ -266,22 +266,22 @@ def test_the_ten_newest_are_kept(tmp_path: Path) -> None:
     written = [*touch(tmp_path, "notes.txt", "mine.jsonl.gz").iterdir()]
     foreign = len(written)
     for number in range(12):
-        written.append(Path(write_listing(made(number), str(tmp_path))))
+        written.append(Path(write_listing(make_listing(number), str(tmp_path))))
         os.utime(written[-1], (number, number))
         if number == 9:
             # What is used again counts as new.
-            assert Path(write_listing(made(0), str(tmp_path))) == written[foreign]
+            assert Path(write_listing(make_listing(0), str(tmp_path))) == written[foreign]
     assert {path.name for path in tmp_path.iterdir()} == {
         path.name for number, path in enumerate(written, -foreign) if number not in (1, 2)
     }
 
 
 def test_an_incomplete_listing_is_named(tmp_path: Path) -> None:
-    path = Path(write_listing(made(), str(tmp_path)))
+    path = Path(write_listing(make_listing(), str(tmp_path)))
     path.write_bytes(path.read_bytes()[:-20])
     for wrong in (str(path), str(tmp_path / "none.jsonl.gz")):
         with pytest.raises(StorageError, match=f"Cannot read the listing {wrong} .*: run again"):
             read_listing(wrong)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match=r"Cannot write .*file"):
-        write_listing(made(), str(tmp_path / "file"))
+        write_listing(make_listing(), str(tmp_path / "file"))

@@ -125,8 +125,8 @@ def test_which_files_a_row_may_name(tmp_path: Path) -> None:
     rows = [f"{name},cat" for name in (".a/1.jpg", "Thumbs.db", "b/2.jpg", "pipe", *outside)]
     (tmp_path / "m.csv").write_text("\n".join(["path,label", *rows]))
     listing = listed(folder, tmp_path / "m.csv", exclude=["b"])
-    found = [file.path for file in listing.files if file.version != MISSING]
-    assert (found, len(listing.files)) == ([".a/1.jpg", "Thumbs.db"], 5)
+    existing = [file.path for file in listing.files if file.version != MISSING]
+    assert (existing, len(listing.files)) == ([".a/1.jpg", "Thumbs.db"], 5)
     skipped = {"b/2.jpg": "excluded", "b": "excluded", ".c": "hidden"}
     assert listing.skipped == skipped
 

@@ -140,7 +140,9 @@ def test_groups_of_a_manifest_stay_whole(folder: Path, tmp_path: Path) -> None:
 
 def test_a_cluster_is_a_unit_of_its_class(tmp_path: Path) -> None:
     frames = itertools.product((("cat", 0), ("dog", 100)), range(10), (95, 75, 55))
-    names = {f"{of}/{n}-{quality}.jpg": (first + n, quality) for (of, first), n, quality in frames}
+    names = {
+        f"{label}/{n}-{quality}.jpg": (first + n, quality) for (label, first), n, quality in frames
+    }
     config = IngestConfig(splits={"train": 0.8, "eval": 0.2})
     output = ingest(write_scenes(tmp_path / "images", names), tmp_path / "out", config)
     labels = read_index(str(output.examples))["labels"]["eval"]
@@ -229,7 +231,9 @@ def test_copies_of_an_image_with_several_labels_share_a_split(tmp_path: Path) ->
     splits = {f"cat/{number}.jpg": (number, "") for number in range(30)}
     splits |= {f"dog/{number}.jpg": (number, "") for number in dogs}
     # The splits of all copies are train and eval, whichever the dog is in.
-    splits |= {f"cat/{of or 'free'}{n}.jpg": (n, of) for n in dogs for of in ("", "train", "eval")}
+    splits |= {
+        f"cat/{given or 'free'}{n}.jpg": (n, given) for n in dogs for given in ("", "train", "eval")
+    }
     folder = write_scenes(tmp_path / "images", {name: (n, 90) for name, (n, _) in splits.items()})
     rows = [f"{name},{name[:3]},{split}" for name, (_, split) in splits.items()]
     (tmp_path / "m.csv").write_text("\n".join(["path,label,split", *rows]))

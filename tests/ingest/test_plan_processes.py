@@ -54,11 +54,11 @@ def test_processes_read_a_bucket_and_tell_the_run_of_files_and_retries(
     with GcsServer({"bucket": tmp_path}) as server, point_to(server):
         monkeypatch.setenv("FSSPEC_GS_ENDPOINT_URL", server.endpoint)
         monkeypatch.setenv("FSSPEC_GS_TOKEN", "anon")
-        found = ingest("gs://bucket/images", tmp_path / "there", config, write=write)
+        from_bucket = ingest("gs://bucket/images", tmp_path / "there", config, write=write)
         assert retry.count_retries() == {"HTTP status 503": len(broken)}
     assert caplog.text.count("after HTTP status 503: GET ") == len(broken)
     assert sum(counts) == 60
-    assert [found.shards(split) for split in found.counts] == [
+    assert [from_bucket.shards(split) for split in from_bucket.counts] == [
         expected.shards(split) for split in expected.counts
     ]
 

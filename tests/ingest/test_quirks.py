@@ -15,7 +15,9 @@ _MOST_CHARACTERS = 600
 _EXPECTED = {"", "names of the labels", "not in the manifest", "not inside a label folder"}
 
 
-@pytest.mark.parametrize("quirk", QUIRKS, ids=[f"{of.format}: {of.quirk}" for of in QUIRKS])
+@pytest.mark.parametrize(
+    "quirk", QUIRKS, ids=[f"{quirk.format}: {quirk.quirk}" for quirk in QUIRKS]
+)
 def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     config = IngestConfig(**write(folder, quirk.files), **quirk.options)
@@ -27,13 +29,13 @@ def test_what_is_taken(quirk: Quirk, tmp_path: Path) -> None:
     listing = list_images(str(folder), config)
     origins = [Origin.decode(file.version) if file.shard else None for file in listing.files]
     taken = [
-        (of.image if of else file.path, file.label, file.split or ANY)
-        for file, of in zip(listing.files, origins, strict=True)
-        if not (of and of.problem)
+        (origin.image if origin else file.path, file.label, file.split or ANY)
+        for file, origin in zip(listing.files, origins, strict=True)
+        if not (origin and origin.problem)
     ]
     images, labels, splits = zip(*taken, strict=True)
-    found = images[0], ", ".join(labels), ", ".join(dict.fromkeys(splits))
-    assert found == quirk.taken
-    reasons = {*listing.skipped.values()} | {of.problem for of in origins if of}
+    result = images[0], ", ".join(labels), ", ".join(dict.fromkeys(splits))
+    assert result == quirk.taken
+    reasons = {*listing.skipped.values()} | {origin.problem for origin in origins if origin}
     assert len(reasons - _EXPECTED) == bool(quirk.refused)
     assert all(re.search(quirk.refused, reason) for reason in reasons - _EXPECTED)

@@ -80,7 +80,7 @@ def test_plans_stay_while_their_files_do() -> None:
             plan_shards(listing, IngestConfig(), {"train": 0.8, "eval": 0.2}, earlier=plans[-1])
         )
         assert sorted(f for plan in plans[-1] for f in plan.files) == sorted(listing)
-    parts = [{plan.files for plan in of} for of in plans]
+    parts = [{plan.files for plan in each} for each in plans]
     assert parts[0] == parts[1] < parts[2]
     assert [len(new - old) for old, new in itertools.pairwise(parts)] == [0, 1, 1, 2, 2]
     assert [len(old - new) for old, new in itertools.pairwise(parts)] == [0, 0, 1, 1, 1]
@@ -94,7 +94,7 @@ def test_a_new_span_changes_no_plan(window: Any) -> None:
         for some in (listed, [file for file in listed if file.columns["span"] != 2])
     ]
     assert all(len({file.columns["span"] for file in plan.files}) == 1 for plan in plans[0])
-    after, before = ([plan.files for plan in of] for of in plans)
+    after, before = ([plan.files for plan in each] for each in plans)
     assert after[: len(before)] == before
     assert len(before) == {2: 8, "all": 2}[window]
     assert [(plan.index, plan.count) for plan in plans[0]] == [

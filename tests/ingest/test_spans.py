@@ -35,9 +35,9 @@ def test_the_newest_folder(
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "s-99").write_bytes(b"a file, not a folder")
-    [found] = find_spans(f"{tmp_path}/{pattern}")
+    [newest] = find_spans(f"{tmp_path}/{pattern}")
     span, version, name = expected
-    assert (found.span, found.version, found.folder) == (span, version, f"{tmp_path}/{name}")
+    assert (newest.span, newest.version, newest.folder) == (span, version, f"{tmp_path}/{name}")
 
 
 def test_a_link_counts_as_the_newest_folder_even_if_it_is_broken(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_twins_of_a_new_span_leave_the_earlier_ones_where_they_are(tmp_path: Pat
     """Also where nothing is left of an earlier ingest."""
     names = [f"{'cat' if number % 2 else 'dog'}/{number}.jpg" for number in range(40)]
     config = IngestConfig(window="all", splits={"train": 0.5, "eval": 0.5})
-    found = []
+    splits = []
     for span, quality in ((1, 95), (2, 60)):
         scenes = {name: (number, quality) for number, name in enumerate(names)}
         write_scenes(tmp_path / f"images/s-{span}", scenes)
         output = plain.ingest(tmp_path / "images/s-{SPAN}", tmp_path / f"out-{span}", config)
-        found.append(output.splits_of(*(f"s-1/{name}" for name in names)))
+        splits.append(output.splits_of(*(f"s-1/{name}" for name in names)))
     assert output.summary["near_duplicates"] == 40
-    assert found[0] == found[1]
+    assert splits[0] == splits[1]

@@ -66,8 +66,8 @@ def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
 def test_small_classes_divided(tmp_path: Path, images: int, fractions: dict[str, float]) -> None:
     for label in ("bird", "cat", "dog"):
         write(tmp_path, label, images=images)
-    found = count(divide(list_images(str(tmp_path), IngestConfig(splits=fractions))))
-    for splits in found.values():
+    counts = count(divide(list_images(str(tmp_path), IngestConfig(splits=fractions))))
+    for splits in counts.values():
         for split, fraction in fractions.items():
             # What the other splits are short of or have too much, train has.
             allowed = max(1, 0.1 * images * 0.2) * (2 if split == "train" else 1)
@@ -88,9 +88,9 @@ def test_the_sizes_of_splits_of_small_classes_are_known_before(
     for label in map(str, range(30)):
         write(tmp_path, label, images=images)
     listing = list_images(str(tmp_path), IngestConfig(splits=splits))
-    found = collections.Counter(divide(listing).values())
+    divided = collections.Counter(divide(listing).values())
     assert {split: expect_images(listing, split) for split in splits} == least
-    assert found == {split: count for split, count in least.items() if count}
+    assert divided == {split: count for split, count in least.items() if count}
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
     of_group: dict[str, set[str]] = {}
     for file in listing.files:
         of_group.setdefault(str(file.group), set()).add(splits[file.path])
-    assert all(len(found) == 1 for found in of_group.values())
+    assert all(len(in_splits) == 1 for in_splits in of_group.values())
     assert 10 <= count(splits)["a"]["eval"] <= 60
 
 

@@ -24,10 +24,10 @@ def test_the_sample_has_every_class(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for label, width in sizes.items():
         for path in (tmp_path / "wide" / label).iterdir():
             path.write_bytes(encode(picture(1, width=width), "PNG"))
-    found = take_survey(list_images(f"{tmp_path}/wide"), CONFIG)
-    assert found.sampled == 12
-    assert {width for width, _ in found.sizes} == set(sizes.values())
-    assert (found.shorter_side, found.formats) == (24, {"PNG": 12})
+    survey = take_survey(list_images(f"{tmp_path}/wide"), CONFIG)
+    assert survey.sampled == 12
+    assert {width for width, _ in survey.sizes} == set(sizes.values())
+    assert (survey.shorter_side, survey.formats) == (24, {"PNG": 12})
 
 
 def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,10 @@ def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPat
         return await read_once(fs, path, file, size)
 
     monkeypatch.setattr(fetch, "_read_once", noted)
-    found = take_survey(list_images("memory://large"), CONFIG)
+    survey = take_survey(list_images("memory://large"), CONFIG)
     fs.rm("/large", recursive=True)
-    assert sorted(height for _, height in found.sizes) == [30, 300, 301, 302]
-    assert not found.suspects
+    assert sorted(height for _, height in survey.sizes) == [30, 300, 301, 302]
+    assert not survey.suspects
     assert {name: sizes[-1] for name, sizes in asked.items()} == {
         name: size for name, (_, size) in images.items()
     }
