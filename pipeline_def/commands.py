@@ -1,11 +1,11 @@
 """Table of all commands; each loads its module only when it is called."""
 
 import contextlib
-import difflib
 import importlib
 import os
 from collections.abc import Callable, Sequence
 
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote
 
@@ -25,11 +25,9 @@ def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
     if words and words[0] in COMMANDS:
         return COMMANDS[words[0]], words[1:]
     if words and not words[0].startswith("-") and not os.path.exists(words[0]):
-        similar = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
-        if similar and "/" not in words[0]:
-            raise ConfigurationError(
-                f"Unknown command {quote(words[0])}. Did you mean '{similar[0]}'?"
-            )
+        hint = did_you_mean(words[0], COMMANDS)
+        if hint and "/" not in words[0]:
+            raise ConfigurationError(f"Unknown command {quote(words[0])}.{hint}")
     return COMMANDS["run"], words
 
 

@@ -20,7 +20,7 @@ from components import (
     statistics_options,
 )
 from components.contract.anomalies import Anomaly, read_anomalies
-from pipeline_def.kubeflow.specification import find_problems
+from pipeline_def.kubeflow.specification import check_documents
 from tests.nodes import IN_MEMORY
 from tests.pictures import write_folder
 
@@ -98,7 +98,7 @@ def test_tfx_kubeflow_runner_compiles_our_components(tmp_path: Path) -> None:
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config)
     spec = runner.run(whole, write_out=False)["pipelineSpec"]
     assert set(spec["root"]["dag"]["tasks"]) == {component.id for component in components}
-    assert find_problems([spec], "vertex") == []
+    check_documents([spec], "vertex")
     # The hook that TFX gives to every ExampleGen that reads files, its own ones, too.
     executors = spec["deploymentSpec"]["executors"].items()
     hooked = [name for name, one in executors if "lifecycle" in one.get("container", {})]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from components.contract.configuration import from_dict
-from components.contract.error_messages import accepts, describe, did_you_mean, find_field, strip
+from components.contract.error_messages import accepts, did_you_mean, find_field, strip
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote, read_number
 from pipeline_def.config.config import Config
@@ -119,7 +119,11 @@ def _split(
             name = plain
         values = _take_values(words, known[option], [value] if equals else [])
         if len(values) < known[option] or (name == "config" and not values[0]):
-            raise ConfigurationError(_describe_missing(name, known[option]))
+            count = known[option]
+            wanted = "a YAML file" if name == "config" else "a value"
+            raise ConfigurationError(
+                f"--{name} needs {wanted if count == 1 else f'{count} values'}."
+            )
         yield name, values
 
 
@@ -153,15 +157,6 @@ def _find_holder(name: str) -> tuple[Option | None, list[str]]:
 def _describe_section(name: str) -> str:
     first = next(option.name for option in list_options().values() if option.section == name)
     return f"{name} is a section: set its options, such as {first}."
-
-
-def _describe_missing(name: str, count: int) -> str:
-    if count > 1:
-        return f"--{name} needs {count} values."
-    _, kind = find_field(Config, name.split("."))
-    wanted = "a YAML file" if name == "config" else describe(kind)
-    known = name == "config" or name in list_options()
-    return f"--{name} needs a value{f': {wanted}' if known and wanted != 'text' else ''}."
 
 
 def _read_value(name: str, text: str, *, owner: Any = Config) -> Any:

@@ -133,7 +133,7 @@ def read_documents(path: str) -> list[Any]:
 
 def check_documents(documents: list[Any], target: Target) -> None:
     """Raise `ConfigurationError` with everything that `target` would refuse."""
-    if problems := find_problems(documents, target):
+    if problems := [*_find_problems(documents, target)]:
         name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
         raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
 
@@ -156,22 +156,18 @@ def check_root(root: str, target: Target) -> None:
         )
 
 
-def find_problems(documents: list[Any], target: Target) -> list[str]:
-    """Return a sentence for everything that `target` would refuse."""
-    if len(documents) not in (1, 2) or not all(
-        isinstance(document, dict) for document in documents
-    ):
-        return [
-            "The file must contain a specification, and may have a document `platforms` after it."
-        ]
-    if len(documents) == 2 and target == "vertex":
-        return [
+def _find_problems(documents: list[Any], target: Target) -> Iterator[str]:
+    if len(documents) not in (1, 2) or not all(isinstance(part, dict) for part in documents):
+        yield "The file must contain a specification, and may have a document `platforms` after it."
+    elif len(documents) == 2 and target == "vertex":
+        yield (
             "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
             "volumes and shared_memory from kubeflow.steps."
-        ]
-    specification = Specification(*documents)
-    unknown = list(_unknown_fields(specification))
-    return unknown or list(_specification_problems(specification, target))
+        )
+    else:
+        specification = Specification(*documents)
+        unknown = [*_unknown_fields(specification)]
+        yield from unknown or _specification_problems(specification, target)
 
 
 def _unknown_fields(specification: Specification) -> Iterator[str]:

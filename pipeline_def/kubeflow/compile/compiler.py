@@ -25,7 +25,6 @@ from pipeline_def.kubeflow.compile.parts import (
     constant,
     describe,
     producers,
-    runs_beam,
     write_pods,
 )
 from pipeline_def.kubeflow.compile.platform import (
@@ -85,7 +84,10 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     _add_run_parameters(document, parts, config)
     _tell_training(parts, config, image)
     write_pods(document, parts, image, cache=config.cache)
-    beam = {pod_of(component.id) for component in components if runs_beam(component)}
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    executors = {c.id: c.executor_spec.executor_class for c in components}
+    beam = {pod_of(name) for name, kind in executors.items() if issubclass(kind, BaseBeamExecutor)}
     add_resources(document, config, target, beam)
     documents = [document.spec]
     if platform := platform_document(document, config, target):

@@ -191,13 +191,6 @@ def _artifact_type(kind: Any) -> Spec:
     return {"instanceSchema": schema}
 
 
-def runs_beam(component: Any) -> bool:
-    """Return whether the executor of a component runs Apache Beam."""
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-
-    return issubclass(component.executor_spec.executor_class, BaseBeamExecutor)
-
-
 def write_pods(document: Specification, parts: Iterable[Part], image: str, *, cache: bool) -> None:
     """Write the task, the component and the executor of every pod."""
     groups: dict[str, list[Part]] = {}
