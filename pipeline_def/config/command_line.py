@@ -119,11 +119,8 @@ def _split(
             name = plain
         values = _take_values(words, known[option], [value] if equals else [])
         if len(values) < known[option] or (name == "config" and not values[0]):
-            count = known[option]
-            wanted = "a YAML file" if name == "config" else "a value"
-            raise ConfigurationError(
-                f"--{name} needs {wanted if count == 1 else f'{count} values'}."
-            )
+            wanted = "a value" if known[option] == 1 else f"{known[option]} values"
+            raise ConfigurationError(f"--{name} needs {wanted}.")
         yield name, values
 
 
