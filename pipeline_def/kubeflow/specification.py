@@ -138,24 +138,6 @@ def check_documents(documents: list[Any], target: Target) -> None:
         raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
 
 
-def check_name(name: str) -> None:
-    """Raise `ConfigurationError` if a pipeline may not have this name."""
-    if not _PIPELINE_NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
-            "letter or digit at each end."
-        )
-
-
-def check_root(root: str, target: Target) -> None:
-    """Raise `ConfigurationError` if a target cannot write below this pipeline root."""
-    if not re.match(f"({'|'.join(ROOT_SCHEMES[target])})[^/]", root):
-        raise ConfigurationError(
-            f"The pipeline root is {root}: it must start with {' or '.join(ROOT_SCHEMES[target])} "
-            "and a bucket."
-        )
-
-
 def _find_problems(documents: list[Any], target: Target) -> Iterator[str]:
     if len(documents) not in (1, 2) or not all(isinstance(part, dict) for part in documents):
         yield "The file must contain a specification, and may have a document `platforms` after it."
@@ -189,12 +171,17 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
 
 
 def _specification_problems(specification: Specification, target: Target) -> Iterator[str]:
-    try:
-        check_name(specification.spec.get("pipelineInfo", {}).get("name", ""))
-        if root := specification.spec.get("defaultPipelineRoot"):
-            check_root(root, target)
-    except ConfigurationError as error:
-        yield str(error)
+    name = specification.spec.get("pipelineInfo", {}).get("name", "")
+    if not _PIPELINE_NAME.fullmatch(name):
+        yield (
+            f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
+            "letter or digit at each end."
+        )
+    root, schemes = specification.spec.get("defaultPipelineRoot"), ROOT_SCHEMES[target]
+    if root and not re.match(f"({'|'.join(schemes)})[^/]", root):
+        yield (
+            f"The pipeline root is {root}: it must start with {' or '.join(schemes)} and a bucket."
+        )
     for task in specification.tasks:
         container = specification.container(task)
         if not container.get("image"):

@@ -38,7 +38,6 @@ from pipeline_def.kubeflow.specification import (
     Specification,
     Target,
     check_documents,
-    check_name,
     pod_of,
 )
 from pipeline_def.kubeflow.step_interface import (
@@ -70,7 +69,6 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
 
     `config` is resolved.
     """
-    check_name(config.name)
     _check_beam(config)
     check_workers(config, target)
     components = _create_components(config)
