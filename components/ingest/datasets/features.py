@@ -164,13 +164,10 @@ def _check_image(image: str, samples: Sequence[Mapping[str, Any]], shard: str) -
             f"{text}text, such as {quote(values[0])}, not images: download the images into a "
             f"folder, and list their labels in ingest.manifest."
         )
-    if any(isinstance(item, bytes | dict) for value in values for item in _items(value)):
+    lists = [value for value in values if isinstance(value, list)]
+    if any(isinstance(item, bytes | dict) for value in lists for item in value):
         raise DataError(f"{text}several images in a record: give each image a record of its own.")
     if values and not any(isinstance(value, bytes) for value in values):
         raise DataError(
             f"{text}numbers, such as raw pixels, not encoded images: store them as PNG or JPEG."
         )
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()

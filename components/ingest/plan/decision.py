@@ -129,9 +129,7 @@ def _lose_images(facts: Sequence[PlanFacts], before: Assignment, after: Assignme
     """Return whether near duplicates, kept together, would leave a split or class without any."""
     had, have = report_on(facts, before).labels, report_on(facts, after).labels
     lost = sorted(had.keys() - have.keys())
-    untrained, unjudged = (
-        sorted({*had.get(split, ())} - {*have.get(split, ())}) for split in (TRAIN, EVAL)
-    )
+    untrained = sorted({*had.get(TRAIN, ())} - {*have.get(TRAIN, ())})
     if lost or untrained:
         name = lost[0] if lost else f"class {quote(untrained[0])} of train"
         logging.warning(
@@ -140,9 +138,6 @@ def _lose_images(facts: Sequence[PlanFacts], before: Assignment, after: Assignme
             name,
         )
         return True
-    for label in unjudged:
-        warning = "All images of class %s look almost the same: eval has none."
-        logging.warning(warning, quote(label))
     return False
 
 
