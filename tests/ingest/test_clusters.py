@@ -103,20 +103,6 @@ def _class_path(folder: Path, name: str) -> str:
     return listed.read_text()
 
 
-def test_same_bytes_on_a_cluster_as_in_memory(
-    cluster: Cluster, ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
-) -> None:
-    on_cluster = nodes.ingest(image_folder, tmp_path, beam_args=cluster.beam_args)
-    assert "index.json" in nodes.shard_bytes(on_cluster.examples)
-    assert nodes.shard_bytes(on_cluster.examples) == nodes.shard_bytes(ingested.examples)
-    assert nodes.shard_bytes(on_cluster.rejects) == nodes.shard_bytes(ingested.rejects)
-    log = cluster.log.read_text()
-    finished = re.findall(cluster.finished, log)
-    workers = set(re.findall(r"Beam Fn Control client connected with id (\S+)", log))
-    assert len(finished) == 1
-    assert len(workers) == 2
-
-
 def run_pipeline(images: Path, output: Path, beam_args: Sequence[str]) -> dict[str, bytes]:
     """Run all steps, with ImagePredictor; return what they write."""
     command = [sys.executable, "local_runner.py", f"--data={images}", f"--output={output}"]

@@ -234,7 +234,6 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
     ),
     "ImageNet with its devkit": ("train/{cat,dog}/1.jpg val/1.JPEG devkit_t12/d/meta.mat", {*TWO}),
     "Tiny ImageNet": ("train/{cat,dog}/images/1.JPEG val/images/1.JPEG val/boxes.txt", {*TWO}),
-    "Imagenette": ("{train,val}/{cat,dog}/1.jpg noisy.csv", {*TWO}),
     "Kaggle's train/train": ("train/train/{cat,dog}/1.jpg", {*TWO}),
     "Kaggle Intel": ("{seg_train/seg_train,seg_test/seg_test}/{cat,dog}/1 seg_pred/1", {*TWO}),
     "Kaggle's PlantVillage": (
@@ -259,10 +258,8 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
     "COCO": ("{train2017/1,val2017/2}.jpg annotations/captions.json", COCO),
     "Pascal VOC": ("JPEGImages/1.jpg Segmentation/1.png Annotations/1.xml ImageSets/a.txt", VOC),
     "Roboflow's YOLO": ("{train,valid}/{images/1.jpg,labels/1.txt}", YOLO),
-    "Ultralytics' YOLO": ("images/{train/1,val/2}.jpg labels/train/1.txt coco8.yaml", YOLO),
     "YOLO's darknet": ("obj_train_data/1.jpg obj.data train.txt", YOLO),
     "KITTI": ("training/{image_2/1.png,label_2/1.txt}", BOXES.format("KITTI")),
-    "Roboflow's Pascal VOC": ("train/1.{jpg,xml}", VOC),
     "Roboflow's several labels": ("train/{1.jpg,_classes.csv}", "several labels for an image"),
     "Roboflow's COCO": ("train/{1.jpg,_annotations.coco.json}", COCO),
     "CelebA": (
@@ -275,15 +272,10 @@ PUBLIC: dict[str, tuple[str, set[str] | str]] = {
         "It is unclear which folders are the labels: those in {0}, or those in them (a: abbey and "
         "alley; b: bar and beach)",
     ),
-    "superclasses": (
-        "{animals/cat,animals/dog,vehicles/car}/1.jpg",
-        "For the first, set ingest.layout to label; else give one of them, such as {0}/animals",
-    ),
     "superclasses in splits": (
         "{train,val}/{a/ant,a/bee,b/car}/1.jpg",
         "For the first, set ingest.layout to split; else give one of them, such as {0}/train/a",
     ),
-    "dogs vs. cats": ("{train/cat.1,test1/1}.jpg", "have images, but no label folders"),
     "chest X-rays": ("images_00{0,1,2}/images/1.png Data_Entry_2017.csv", PARTS),
     "HAM10000": ("HAM10000_images_part_{1,2}/1.jpg HAM10000_metadata.csv", PARTS),
     "COVID radiography": (
