@@ -83,7 +83,8 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
         )
     config.kubeflow.check_names({LOOKUPS, *map(pod_of, STEPS)})
     for row in STEPS.values():
-        for option in row.opens:
+        is_there = not row.needs or operator.attrgetter(row.needs)(config)
+        for option in row.opens if is_there else ():
             _check_reachable(config, option, pod_of(row.id), target)
     # Its checkpoints.
     _check_reachable(config, STORAGE, TRAINER.id, target)

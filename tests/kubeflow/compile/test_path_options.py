@@ -68,6 +68,9 @@ def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str])
     steps = ("--kubeflow.steps", "{Evaluator-Pusher: {volumes: {claim: /mnt}}}")
     assert kfp_runner.main([*MINIMAL, *steps, "--kubeflow.storage", "/mnt/models"]) == 2
     assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
+    # A run without a search has no Tuner.
+    assert kfp_runner.main([*MINIMAL, "--model.weights", "/mnt/backbone.npz"]) == 2
+    assert "that kubeflow.steps mounts in Trainer." in capsys.readouterr().err
 
 
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
