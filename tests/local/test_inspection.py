@@ -35,8 +35,11 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "cnn at 32 x 32 pixels" in text
     assert (
         "Advice a held-out split has about 24 images, so the accuracy on it will be known only to "
-        "± 0.20" in text
+        "± 0.20: use 100 or more, or cross-validation, which a run chooses if it takes minutes"
+        in text
     )
+    judged = inspect(capsys, tmp_path / "span-{SPAN}", "--training.folds", "5")
+    assert "held-out" not in judged[1], "all images judge the model"
     assert "Layout label/image: the folders are labels Labels blue, green, red" in text
     assert "Splits train about 96, eval about 24 Files" in text
     assert "Warning" not in text

@@ -137,12 +137,15 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
             f"the model sees the central square, {survey.shown:.0%} of the typical image: show all "
             "of it with --transform.fit letterbox, or stretch"
         )
-    evaluated = expect_images(listing, TEST) or expect_images(listing, EVAL)
-    if evaluated < MIN_SPLIT_IMAGES:
+    test, folds = expect_images(listing, TEST), config.training.folds
+    evaluated = test or expect_images(listing, EVAL)
+    # Without a test split, all images judge a model with folds.
+    if evaluated < MIN_SPLIT_IMAGES and (test or folds in (0, "auto")):
+        chosen = ", which a run chooses if it takes minutes" if folds == "auto" else ""
+        other = "" if test else f", or cross-validation{chosen} (training.folds)"
         yield (
             f"a held-out split has about {evaluated:,} images, so the accuracy on it will be known "
-            f"only to ± {widest(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more, or "
-            "cross-validation (training.folds)"
+            f"only to ± {widest(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more{other}"
         )
 
 
