@@ -110,6 +110,8 @@ def test_choices_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (
         "the central square, 25% of the typical image: show all of it with --transform.fit" in out
     )
+    _, out, _ = inspect(capsys, tmp_path, *always, "--model.name", "mobilenet_v2")
+    assert "Weights      random; --model.weights imagenet downloads ImageNet's\n" in out
     words = ("--model.weights", "none", "--augmentation.flip", "true")
     _, out, _ = inspect(capsys, tmp_path, *always, *words, "--transform.fit", "letterbox")
     assert "training.epochs 60, training.patience 15\n" in out

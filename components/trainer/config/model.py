@@ -131,7 +131,10 @@ class ModelConfig:
         """Where the initial weights come from, in words."""
         if self.weights == "imagenet":
             return f"ImageNet's for {self.name}"
-        return self.weights_file or "random"
+        # Earlier versions downloaded them unasked.
+        is_of_keras = self.name in APPLICATIONS and APPLICATIONS[self.name].constructor
+        unused = "; --model.weights imagenet downloads ImageNet's" if is_of_keras else ""
+        return self.weights_file or f"random{unused}"
 
     @property
     def title(self) -> str:
