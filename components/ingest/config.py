@@ -36,10 +36,6 @@ class IngestConfig(FileOptions):
     """Further columns of the manifest to keep in the examples and to slice the evaluation by, such
     as [camera, age]; they hold numbers or short text."""
 
-    group_by: Text | None = None
-    """Column of the manifest, such as patient, whose images stay in one split if they share a
-    value. Unset: group, if there is such a column."""
-
     corrections: Text | None = None
     """CSV file, path or URL, with decisions about single images, such as `review` writes. Images
     are found by their content; the columns are sha256, path, action (keep, relabel, remove or
@@ -117,11 +113,10 @@ class IngestConfig(FileOptions):
             f"ingest.window is {self.window!r}, but the paths of ingest.manifest belong to one "
             f"span: set only one of them.",
         )
-        for name in ("columns", "group_by"):
-            require(
-                self.manifest is not None or not getattr(self, name),
-                f"ingest.{name} is {getattr(self, name)!r}, but there is no ingest.manifest.",
-            )
+        require(
+            self.manifest is not None or not self.columns,
+            f"ingest.columns is {self.columns!r}, but there is no ingest.manifest.",
+        )
         require(
             len(self.columns or ()) <= _MOST_COLUMNS,
             f"ingest.columns names {len(self.columns or ())} columns: {_MOST_COLUMNS} are allowed.",

@@ -56,7 +56,6 @@ def test_a_value_of_any_field_of_an_item(kind: Any) -> None:
 SPECIAL: dict[str, list[Any]] = {
     "name": ["1e3", "007", "off", "null"],
     "ingest.columns": [["0x1", "~"]],
-    "ingest.group_by": ["yes"],
     "ingest.features": [{"image": "1e3", "label": "null"}],
     "ingest.splits": [{"train": 0.5, "eval": 0.25, "off": 0.25}],
     "model.name": ["resnet50"],
@@ -78,7 +77,6 @@ SPECIAL: dict[str, list[Any]] = {
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "ingest.columns": {"ingest.manifest": "x.csv"},
-    "ingest.group_by": {"ingest.manifest": "x.csv"},
     "input.cache": {"input.cache_folder": "x"},
     "input.cache_folder": {"input.cache": "file"},
     "training.weight_decay": {"training.optimizer": "adamw"},

@@ -77,10 +77,9 @@ ROWS: list[dict[str, Any]] = [
 def test_named_columns_of_a_manifest_are_kept(tmp_path: Path, name: str) -> None:
     folder = str(touch(tmp_path / "images", "1.jpg", "2.jpg"))
     manifest = write(tmp_path / name, [{**row, "on site": "x", "on_site": "y"} for row in ROWS])
-    config = IngestConfig(manifest=manifest, group_by="Patient")
+    config = IngestConfig(manifest=manifest, columns=[])
     plain = list_images(folder, config)
     assert not any(file.columns for file in plain.files)
-    assert [file.group for file in plain.files] == ["p1", "p1"]
     listing = list_images(folder, dataclasses.replace(config, columns=["Camera", "patient"]))
     assert [file.columns for file in listing.files] == [
         {"camera": "nikon", "patient": "p1"},
@@ -88,18 +87,17 @@ def test_named_columns_of_a_manifest_are_kept(tmp_path: Path, name: str) -> None
     ]
     assert plain.fingerprint() != listing.fingerprint()
     for wanted, message in (
-        ({"columns": ["thumb"]}, "'thumb', but .* has several values for one image"),
-        ({"columns": ["on site"]}, "'on site', but .* has several: on site, on_site"),
-        ({"columns": ["camra"]}, "'camra', but .* has no such column: it has path, label, camera"),
-        ({"group_by": "ward"}, "group_by is 'ward', but .* no such column: it has path, label"),
+        (["thumb"], "'thumb', but .* has several values for one image"),
+        (["on site"], "'on site', but .* has several: on site, on_site"),
+        (["camra"], "'camra', but .* has no such column: it has path, label, camera"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            list_images(folder, dataclasses.replace(config, **wanted))
+            list_images(folder, dataclasses.replace(config, columns=wanted))
 
 
-def test_a_group_needs_a_manifest() -> None:
+def test_columns_need_a_manifest() -> None:
     with pytest.raises(ConfigurationError, match=r"there is no ingest.manifest"):
-        IngestConfig(group_by="site")
+        IngestConfig(columns=["site"])
 
 
 def test_columns_are_slicings() -> None:

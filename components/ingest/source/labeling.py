@@ -172,9 +172,7 @@ def by_manifest(
 ) -> Listing:
     """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
     manifest = config.manifest or ""
-    rows = read_manifest(
-        manifest, config.group_by, config.columns or (), splits=config.splits or (), folder=folder
-    )
+    rows = read_manifest(manifest, config.columns or (), splits=config.splits or (), folder=folder)
     return _by_rows(folder, entries, rows, manifest, is_excluded)
 
 

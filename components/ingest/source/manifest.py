@@ -45,7 +45,6 @@ class Row(NamedTuple):
 
 def read_manifest(
     path: str,
-    group_by: str | None = None,
     wanted: Collection[str] = (),
     *,
     splits: Collection[str] = (),
@@ -55,7 +54,6 @@ def read_manifest(
 
     Args:
         path: path or URL.
-        group_by: the column that has the groups; default: group.
         wanted: the further columns to read, as in `ingest.columns`.
         splits: splits that may be named beside train, eval and test.
         folder: the folder of images, with which paths may start.
@@ -70,15 +68,14 @@ def read_manifest(
         StorageError: the file cannot be read.
     """
     rows: dict[str, Row] = {}
-    table = _read_table(path, {spell(name) for name in (*wanted, group_by or "group")})
+    table = _read_table(path, {*map(spell, wanted)})
     columns = [name for name in dict.fromkeys(itertools.chain.from_iterable(table)) if name]
-    group = _find_column(columns, group_by, path, "group_by") if group_by else "group"
-    further = {spell(name): _find_column(columns, name, path, "columns") for name in wanted}
+    further = {spell(name): _find_column(columns, name, path) for name in wanted}
     readers: list[tuple[str, Callable[[Any], str | None]]] = [
         ("path", read_value),
         ("label", read_label),
         ("split", functools.partial(read_split, names=splits)),
-        (group, read_value),
+        ("group", read_value),
     ]
     above = f"{folder.rstrip('/')}/"
     for number, fields, (name, label, split, of_group) in _read_rows(table, readers, path):
@@ -137,13 +134,13 @@ def _has_content(value: Any) -> bool:
     return any(value) if isinstance(value, list) else value not in (None, "")
 
 
-def _find_column(columns: Sequence[str], wanted: str, path: str, option: str) -> str:
-    """Return the column that an option of ingest names, or raise `ConfigurationError`."""
+def _find_column(columns: Sequence[str], wanted: str, path: str) -> str:
+    """Return the column that `ingest.columns` names, or raise `ConfigurationError`."""
     same = [name for name in columns if spell(name) == spell(wanted)]
     if len(same) == 1:
         return same[0]
     has = f"several: {_join(same)}" if same else f"no such column: it has {_join(columns)}"
-    raise ConfigurationError(f"ingest.{option} is {quote(wanted)}, but {path} has {has}.")
+    raise ConfigurationError(f"ingest.columns names {quote(wanted)}, but {path} has {has}.")
 
 
 def _join(columns: Sequence[str]) -> str:
