@@ -112,14 +112,6 @@ class Specification:
         label = self.component(task).get("executorLabel", "")
         return _part(self.executors, label, "container")
 
-    def definitions(self, task: str, side: str, kind: str) -> dict[str, Spec]:
-        """Return its inputDefinitions or outputDefinitions, of parameters or artifacts."""
-        return _part(self.component(task), side, kind)
-
-    def sources(self, task: str, kind: str) -> dict[str, Spec]:
-        """Return where the inputs of a task come from; `kind` is parameters or artifacts."""
-        return _part(self.tasks[task], "inputs", kind)
-
 
 def read_documents(path: str) -> list[Any]:
     """Read the documents of a specification from YAML or JSON."""

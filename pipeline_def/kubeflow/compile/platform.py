@@ -64,8 +64,8 @@ def add_resources(
 
 def _step(document: Specification, config: KubeflowConfig, task: str) -> StepConfig:
     if task == LOOKUPS:
-        definitions = document.definitions(task, "outputDefinitions", "parameters")
-        steps = [step for step in STEPS if f"{step}_{RESOLVED_PARAMETER}" in definitions]
+        resolved = document.component(task)["outputDefinitions"]["parameters"]
+        steps = [step for step in STEPS if f"{step}_{RESOLVED_PARAMETER}" in resolved]
         return config.lookups(task, dict.fromkeys(map(pod_of, steps)))
     starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)

@@ -141,7 +141,7 @@ def keys(choices: Config, image: str = "i") -> dict[str, str]:
         pod = whole.container(name)
         defaults = {
             key: whole.run_parameters[key]["defaultValue"]
-            for source in whole.sources(name, "parameters").values()
+            for source in whole.tasks[name]["inputs"]["parameters"].values()
             if (key := source.get("componentInputParameter"))
         }
         executors = whole.platform.get("platforms", {}).get("kubernetes", {})
@@ -240,9 +240,8 @@ def test_run_parameters_have_defaults(spec: Spec) -> None:
     for step, name in (("ImageExampleGen", "data"), (LOOKUPS, "ImageExampleGen_data")):
         source = task(spec, step)["inputs"]["parameters"][name]
         assert source == {"componentInputParameter": "data"}
-    whole = Specification(spec)
-    sources = [s for task in whole.tasks for s in whole.sources(task, "parameters").values()]
-    used = {source.get("componentInputParameter") for source in sources}
+    inputs = [definition["inputs"]["parameters"] for definition in steps(spec).values()]
+    used = {source.get("componentInputParameter") for each in inputs for source in each.values()}
     assert used - {None} == set(params)
 
 

@@ -82,7 +82,7 @@ def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
         key: source["runtimeValue"]["constant"]
         if "runtimeValue" in source
         else defaults[source["componentInputParameter"]]
-        for key, source in whole.sources(name, "parameters").items()
+        for key, source in whole.tasks[name]["inputs"]["parameters"].items()
     }
     output = folder / "output.json"
     given = executor_input(output, {}, {}, **values)
