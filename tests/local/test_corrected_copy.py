@@ -114,11 +114,15 @@ def test_a_failure_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "copy" not in " ".join(os.listdir(folder.parent))
 
 
+EARLIER = {"near_duplicates": "drop", "transcode": "png"}
+"""Options of ingest as an earlier version has recorded them."""
+
+
 def test_the_command_copies_the_images_of_the_newest_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = folder.parent / "out"
-    write_run(output, 1, data=Data(folder=str(folder)), configuration={"ingest": {}})
+    write_run(output, 1, data=Data(folder=str(folder)), configuration={"ingest": EARLIER})
     rows = [
         decide(folder, "blue/001.jpeg", "relabel", "red"),
         decide(folder, "red/003.jpeg", "keep"),

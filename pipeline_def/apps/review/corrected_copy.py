@@ -86,9 +86,9 @@ def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = find_run(config.output, lambda run: run.data.folder, missing="has ingested images")
     recorded = run.record.configuration.get("ingest", {})
-    # Earlier versions had more options.
+    # Earlier versions had more options, and more ways to treat near duplicates, which are copied.
     known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()
-    ingest = from_dict(IngestConfig, {key: recorded[key] for key in known})
+    ingest = from_dict(IngestConfig, {key: recorded[key] for key in known - {"near_duplicates"}})
     return run.record.data.folder, ingest, options.find_corrections(run)
 
 

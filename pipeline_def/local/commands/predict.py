@@ -177,7 +177,7 @@ def _summarize(
     if most:
         yield "Labels", f"{', '.join(most)}{f', … and {more} more' if more > 0 else ''}"
     if tally.unknown:
-        yield "Unknown", f"{tally.unknown:,} images are unlike those of training"
+        yield "Unknown", f"{tally.unknown:,} of {answered:,} images: unlike those of training"
     for number, outcome in enumerate(refused):
         why = f"{outcome.category}: {outcome.reason}"
         yield "" if number else "Refused", f"{outcome.file}: {why}"
