@@ -15,7 +15,7 @@ from components.contract.errors import ModelError
 from components.contract.model_files import WEIGHTS_FILE
 from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
+from components.storage.folder import explaining_errors, is_local, open_folder
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def _open(url: str) -> Iterator[Any]:
                 yield arrays
         except _DAMAGED as error:
             raise ModelError(
-                f"model.weights {url} is damaged, or not a weights file ({reason_of(error)}): name "
-                f"the {WEIGHTS_FILE} of an earlier training; a model.build_fn can load others."
+                f"model.weights {url} is damaged, or not a weights file: name the {WEIGHTS_FILE} "
+                f"of an earlier training; a model.build_fn can load others."
             ) from error
 
 

@@ -62,7 +62,7 @@ def test_a_file_in_a_store_is_read(file: Path) -> None:
         ("folder", b"", "is a folder: name a weights file"),
         ("model.pt", b"\x80\x02pickle", "or not a weights file"),
         ("empty.npz", b"", "or not a weights file"),
-        ("model.h5", b"\x89HDF\r\n", r"or not a weights file .* a model.build_fn can load others"),
+        ("model.h5", b"\x89HDF\r\n", r"or not a weights file: .* a model.build_fn can load others"),
         ("model.keras", b"PK\x03\x04", "or not a weights file"),
     ],
 )
