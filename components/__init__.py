@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from components.push.component import ImagePusher as ImagePusher
     from components.report.component import ImageReport as ImageReport
     from components.trainer.component import ImageTrainer as ImageTrainer
-    from components.trainer.config.augmentation import AugmentationConfig as AugmentationConfig
+    from components.trainer.config.input import AugmentationConfig as AugmentationConfig
     from components.trainer.config.model import ModelConfig as ModelConfig
     from components.trainer.config.training import TrainerConfig as TrainerConfig
     from components.trainer.config.training import TrainingConfig as TrainingConfig

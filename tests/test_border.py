@@ -19,13 +19,8 @@ FAMILY = {
     "tfx",
     "tfx_bsl",
 }
-# Modules that begin with what the border gives them: TFX calls the first, which imports the second;
-# a command calls the third.
-ABOVE = (
-    "components.trainer.run_fn",
-    "components.trainer.preparation",
-    "pipeline_def.local.execution",
-)
+# A command calls it, which begins with what the border gives it.
+ABOVE = ("pipeline_def.local.execution",)
 
 
 def border() -> list[str]:

@@ -191,7 +191,7 @@ def report_again(output: Path, folder: Path) -> dict[str, types.Artifact]:
             [stored] = handle.store.get_artifacts_by_uri(uri)
             given[name] = [spec.INPUTS[name].type()]
             given[name][0].set_mlmd_artifact(stored)
-    preview = {"preview_fn": "components.trainer.input.preview.preview"}
+    preview = {"preview_fn": "components.trainer.input.augment.preview"}
     properties = {"pipeline": "colours", "code": "c0de", **preview}
     Executor().Do(given, {name: [kind] for name, kind in outputs.items()}, properties)
     return outputs

@@ -34,7 +34,7 @@ _OUTPUTS = {
 }
 
 # Named, not imported: stages exchange artifacts.
-_PREVIEW_FN = f"{__package__.rpartition('.')[0]}.trainer.input.preview.preview"
+_PREVIEW_FN = f"{__package__.rpartition('.')[0]}.trainer.input.augment.preview"
 
 
 class ImageReportSpec(component_spec.ComponentSpec):

@@ -22,7 +22,7 @@ from components.records.record_reader import read_features
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, choose_weights, resolve
 from components.trainer.config.training import TrainerConfig, can_search
-from components.trainer.export.transform_graph import TransformGraph
+from components.trainer.export.signatures import TransformGraph
 from components.trainer.input.augment import check_own
 from components.trainer.input.shards import Shards
 from components.trainer.loop.checkpoint import remove_checkpoints

@@ -25,8 +25,12 @@ from components.records.shard_files import read_index
 from components.trainer.config.training import TrainerConfig
 from components.trainer.export.formats import export_formats
 from components.trainer.export.known import Known, Likeness
-from components.trainer.export.signatures import Classifier, export_model, write_warmup
-from components.trainer.export.transform_graph import TransformGraph
+from components.trainer.export.signatures import (
+    Classifier,
+    TransformGraph,
+    export_model,
+    write_warmup,
+)
 from components.trainer.image_pass import write_images
 from components.trainer.loop.calibration import (
     Calibration,
@@ -46,7 +50,7 @@ from components.trainer.loop.strategy import (
 )
 from components.trainer.loop.train import Training
 from components.trainer.networks.networks import make_plain
-from components.trainer.networks.weights import save_backbone
+from components.trainer.networks.parts import save_backbone
 from components.trainer.preparation import (
     Preparation,
     prepare,

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.cache import resolve_cache
 from components.trainer.input.dataset import Kept, make_dataset

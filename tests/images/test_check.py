@@ -21,7 +21,7 @@ from components.images.jpeg import state_orientation
 from components.images.transcode import find_orientation
 from components.images.upright import read_orientations
 from components.ingest.config import IngestConfig
-from components.trainer.input.host_decode import _DECODERS
+from components.trainer.input.host_calls import _DECODERS
 from tests.pictures import encode, picture, png_bomb, turned
 
 CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)

@@ -20,7 +20,7 @@ from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.source.corrections import COLUMNS
 from components.predict.files import PredictConfig
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainingConfig
 from components.validation.config import ValidationConfig

@@ -5,8 +5,7 @@ import pytest
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.shards import Shards
 from components.trainer.loop.checkpoint import Progress

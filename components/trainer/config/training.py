@@ -17,8 +17,7 @@ from components.contract.configuration import (
 )
 from components.contract.error_messages import did_you_mean
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 
 

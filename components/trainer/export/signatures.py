@@ -7,13 +7,19 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from components.contract.artifact_files import on_disk
-from components.contract.example import ENCODED, LABEL, LABEL_ID, decode_text
+from components.contract.example import (
+    ENCODED,
+    LABEL,
+    LABEL_ID,
+    LABEL_VOCABULARY,
+    decode_text,
+)
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import TransformConfig
@@ -22,14 +28,35 @@ from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
 from components.trainer.export.known import Known
 
-if TYPE_CHECKING:
-    from components.trainer.export.transform_graph import TransformGraph
-
 Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 """From raw features, each [batch, 1], to transformed ones."""
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
+
+
+class TransformGraph:
+    """The artifact `transform_graph`: feature specs, labels, and the graph itself."""
+
+    def __init__(self, uri: str) -> None:
+        """Read the folder `uri`."""
+        # Takes seconds, and only a training reads a graph.
+        import tensorflow_transform as tft
+
+        self._output = tft.TFTransformOutput(uri)
+        self.labels: list[bytes] = self._output.vocabulary_by_name(LABEL_VOCABULARY)
+        """Text of each label id."""
+        self.transformed_spec: dict[str, Any] = self._output.transformed_feature_spec()
+        """Feature spec of transformed examples."""
+        self.raw_spec: dict[str, Any] = self._output.raw_feature_spec()
+        """Feature spec of raw examples."""
+
+    def load(self) -> tuple[Transform, dict[str, Any]]:
+        """Return the graph as a function, and the objects to save with its callers."""
+        from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
+
+        loader = SavedModelLoader(self._output.transform_savedmodel_dir)
+        return loader.apply_transform_model, vars(loader)
 
 
 @dataclass(frozen=True)

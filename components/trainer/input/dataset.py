@@ -18,12 +18,12 @@ from components.images.options import TransformConfig
 from components.trainer.config.input import InputConfig
 from components.trainer.input.cache import cache_pixels, resolve_cache
 from components.trainer.input.host_calls import (
+    HostDecoder,
     Pixels,
     call_on_host,
     guard,
     share_captured,
 )
-from components.trainer.input.host_decode import HostDecoder
 from components.trainer.input.sampler import Int64Array, ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import (
     RecordTable,

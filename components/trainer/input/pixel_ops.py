@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 
 # Weight of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
 _LUMA = (0.299, 0.587, 0.114)

@@ -17,7 +17,7 @@ import tf_keras
 from components.contract.example import TRAIN
 from components.host.machine import available_memory, fits_in_memory, gib
 from components.host.progress import add_progress
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.dataset import BATCHES_AHEAD, ReadPlan
 from components.trainer.input.host_calls import empty_aligned, share_captured

@@ -1,6 +1,7 @@
-"""A training step on one replica: augment, forward, backward, update; evaluation; their metrics."""
+"""A training step on one replica: augment, forward, backward, update; and its optimizer."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,16 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.input.augment import augment
-from components.trainer.loop.optimizer import Schedule, make_optimizer
+from components.trainer.loop.metrics import SplitMetrics
+
+# After Page (2018), whose recipe this optimizer is for.
+_MOMENTUM = 0.85
+# Epochs over which the learning rate rises from zero. Adam adapts its step size, while large rates
+# of SGD, and weights that were trained before, need it.
+_WARMUP_EPOCHS = {"adam": 0, "adamw": 1, "sgd": 2}
 
 
 class Step:
@@ -175,53 +182,58 @@ def find_state(step: Step) -> list[tuple[tf.Variable, npt.NDArray[np.generic]]]:
     return [(part, part.numpy()) for part in tracked if hasattr(part, "assign")]
 
 
-class SplitMetrics(tf.Module):
-    """Sums over images, from which the host computes the metrics of an epoch.
+class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate as a pure function of the step: warm-up, then down to zero.
 
-    There are only two variables, as every operation counts in a step that takes a millisecond.
-    Counts are whole numbers, exact in float32 up to 16 million per class.
+    The number of steps in a checkpoint is therefore all that is needed to resume it. Peak and
+    lengths are in a variable: a compiled step serves trainings that differ in them.
     """
 
-    def __init__(self, classes: int) -> None:
-        """Start from zero, in the scope of the current strategy."""
-        super().__init__()
-        self._classes = classes
-        self._loss = _make_sum([])
-        # Recognized images of each class, and all of them.
-        self._counts = _make_sum([classes, 2])
+    def __init__(self, config: TrainingConfig, *, steps: int) -> None:
+        """Plan `config.epochs` of `steps` steps each, in the scope of the current strategy."""
+        self._optimizer, self._steps = config.optimizer, steps
+        self._plan = tf.Variable(tf.zeros([3]), trainable=False)
+        self.plan(config)
 
-    def update(self, losses: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor) -> None:
-        """Add losses [batch], true label ids [batch] and logits [batch, classes]."""
-        predicted = tf.argmax(logits, axis=1, output_type=labels.dtype)
-        hits = tf.cast(labels == predicted, tf.float32)
-        columns = tf.stack([hits, tf.ones_like(hits)], axis=1)
-        rows = tf.one_hot(labels, self._classes)
-        self._loss.assign_add(tf.reduce_sum(losses))
-        self._counts.assign_add(tf.matmul(rows, columns, transpose_a=True))
+    def plan(self, config: TrainingConfig) -> None:
+        """Plan other epochs and another peak."""
+        total = config.epochs * self._steps
+        # At most half of a training that is shorter than its recipe intended.
+        warmup = min(_WARMUP_EPOCHS[config.optimizer] * self._steps, total // 2)
+        self._plan.assign([config.learning_rate, warmup, total])
 
-    def result(self) -> dict[str, float]:
-        """Return `loss`, `accuracy` and `balanced_accuracy`, NaN if there are no images."""
-        hits, images = self._counts.numpy().astype(np.float64).T
-        total = images.sum()
-        if not total:
-            return dict.fromkeys(("loss", "accuracy", "balanced_accuracy"), float("nan"))
-        recalls = hits[images > 0] / images[images > 0]
-        return {
-            "loss": float(self._loss.numpy() / total),
-            "accuracy": float(hits.sum() / total),
-            "balanced_accuracy": float(recalls.mean()),
-        }
-
-    def reset(self) -> None:
-        """Start from zero again."""
-        for variable in (self._loss, self._counts):
-            variable.assign(tf.zeros_like(variable))
+    def __call__(self, step: Any) -> tf.Tensor:
+        """Return the learning rate, float32, of update number `step`, from 0 on."""
+        step = tf.cast(step, tf.float32)
+        peak, warmup, total = tf.unstack(self._plan)
+        done = tf.clip_by_value((step - warmup) / tf.maximum(total - warmup, 1.0), 0.0, 1.0)
+        rising = tf.minimum((step + 1) / tf.maximum(warmup, 1.0), 1.0)
+        falling = 1 - done if self._optimizer == "sgd" else (1 + tf.cos(math.pi * done)) / 2
+        return peak * rising * falling
 
 
-def _make_sum(shape: list[int]) -> Any:
-    return tf.Variable(
-        tf.zeros(shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )
+def make_optimizer(
+    config: TrainingConfig, variables: Sequence[tf.Variable], *, schedule: Any
+) -> tf_keras.optimizers.Optimizer:
+    """Return the configured optimizer, built for the trainable `variables`.
+
+    Weight decay is decoupled from the gradient (Loshchilov and Hutter, 2019), for sgd too. It skips
+    variables with one axis: biases, and scales and offsets of normalization.
+    """
+    decay = config.weight_decay or None
+    optimizers = tf_keras.optimizers
+    if config.optimizer == "sgd":
+        optimizer = optimizers.SGD(schedule, _MOMENTUM, nesterov=True, weight_decay=decay)
+    else:
+        # With weight decay this is AdamW; Keras's class of that name requires one.
+        optimizer = optimizers.Adam(schedule, weight_decay=decay)
+    undecayed = [variable for variable in variables if len(variable.shape) <= 1]
+    optimizer.exclude_from_weight_decay(var_list=undecayed)
+    optimizer.build(variables)
+    if decay:
+        # Keras only reads it: another training with the same compiled step assigns its own.
+        optimizer.weight_decay = tf.Variable(decay, trainable=False, dtype=tf.float32)
+    if config.precision == "float16":
+        # When a gradient overflows, it halves the scale and skips the update, but counts the step.
+        return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer

@@ -8,7 +8,6 @@ for the queue. Nothing but this copy of four bytes synchronizes a step; Python w
 and reading continues meanwhile.
 """
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,15 +44,6 @@ class Pace:
             self._steps = max(1, min(fitting, self._steps * _GROWTH))
 
 
-class Steps(NamedTuple):
-    """Results of the steps of one call."""
-
-    losses: list[float]
-    learning_rates: list[float]
-    waited: float
-    """Seconds spent waiting for input in all steps."""
-
-
 class _State(NamedTuple):
     """The variables of the loop."""
 
@@ -67,33 +57,35 @@ class _State(NamedTuple):
     """Time when the last step was over."""
     waited: tf.Tensor
     """Seconds so far."""
-    losses: tf.TensorArray
-    rates: tf.TensorArray
+    loss: tf.Tensor
+    """Of the last step."""
 
 
 class StepLoop:
     """Runs any number of training steps in one call, on every replica of the current strategy."""
 
-    def __init__(self, update: Update, learning_rate: Callable[[], tf.Tensor]) -> None:
-        """Take the step of a replica, and the learning rate of the next step."""
-        self._strategy = tf.distribute.get_strategy()
-        self._update, self._learning_rate = update, learning_rate
+    def __init__(self, update: Update) -> None:
+        """Take the step of a replica."""
+        self._strategy, self._update = tf.distribute.get_strategy(), update
         # AutoGraph has nothing to convert here, and takes a second to find that out.
         self._loop = tf.function(self._run, autograph=False)
         # A function of its own, because a call is over when everything in it is.
         self._everywhere = tf.function(self._on_replicas, autograph=False)
 
-    def __call__(self, batches: Any, first: int, count: int) -> Steps:
+    def __call__(self, batches: Any, first: int, count: int) -> tuple[float, float]:
         """Run `count` steps, at least one, and wait for the last one.
 
         Args:
             batches: iterator over the distributed dataset; exactly `count` batches are taken.
             first: number of the first step.
             count: number of steps.
+
+        Returns:
+            The loss of the last step, and the seconds that all have waited for input.
         """
         numbers = (tf.constant(number, tf.int64) for number in (first, count))
-        losses, rates, waited = self._loop(batches, *numbers)
-        return Steps(losses.numpy().tolist(), rates.numpy().tolist(), float(waited))
+        loss, waited = self._loop(batches, *numbers)
+        return float(loss), float(waited)
 
     def _run(self, batches: Any, first: tf.Tensor, count: tf.Tensor) -> Any:
         # Reading ahead hides the 0.6 ms that it takes to wake tf.data's threads, even with a batch
@@ -102,9 +94,7 @@ class StepLoop:
         end = first + count
         started = _clock(first)
         batch, ready = _read(batches) if ahead else ((), started)
-        size = tf.cast(count, tf.int32)
-        losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
-        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), losses, rates)
+        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), tf.zeros([]))
 
         def body(*values: Any) -> Any:
             state = _State(*values)
@@ -116,55 +106,28 @@ class StepLoop:
             else:
                 (now, ready), batch, following = _read(batches), (), state.ready
             waited = state.waited + tf.maximum(ready - state.done, 0)
-            return self._advance(state, now, first)._replace(
-                batch=batch, ready=following, waited=waited
-            )
+            loss = self._everywhere(*now, state.number)
+            with tf.control_dependencies([loss]):
+                # Not an identity, which Grappler may move before the operations to wait for.
+                loss = tf.raw_ops.Snapshot(input=loss)
+            return _State(state.number + 1, batch, following, _clock(loss), waited, loss)
 
+        number, seconds = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float64)
+        spec = batches.element_spec if ahead else ()
         final = _State(
             *tf.while_loop(
                 lambda number, *_: number < end,
                 body,
                 state,
-                shape_invariants=_invariants(batches.element_spec if ahead else ()),
+                shape_invariants=_State(number, spec, seconds, seconds, seconds, tf.TensorSpec([])),
                 parallel_iterations=1,
             )
         )
-        return final.losses.stack(), final.rates.stack(), final.waited
-
-    def _advance(self, state: _State, batch: Any, first: tf.Tensor) -> _State:
-        """Run a step, and read the clock when it is over."""
-        at = tf.cast(state.number - first, tf.int32)
-        rate = self._learning_rate()
-        images, labels = batch
-        loss = self._everywhere(images, labels, state.number)
-        with tf.control_dependencies([loss]):
-            # Not an identity, which Grappler may move before the operations to wait for.
-            loss = tf.raw_ops.Snapshot(input=loss)
-        done = _clock(loss)
-        return state._replace(
-            number=state.number + 1,
-            done=done,
-            losses=state.losses.write(at, loss),
-            rates=state.rates.write(at, rate),
-        )
+        return final.loss, final.waited
 
     def _on_replicas(self, *batch: Any) -> tf.Tensor:
         losses = self._strategy.run(self._update, batch)
         return self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-
-
-def _invariants(batch: Any) -> _State:
-    """Return shape and type of every variable of the loop."""
-    scalar = functools.partial(tf.TensorSpec, [])
-    return _State(
-        number=scalar(tf.int64),
-        batch=batch,
-        ready=scalar(tf.float64),
-        done=scalar(tf.float64),
-        waited=scalar(tf.float64),
-        losses=scalar(tf.variant),
-        rates=scalar(tf.variant),
-    )
 
 
 def _read(batches: Any) -> tuple[Any, tf.Tensor]:

@@ -30,7 +30,7 @@ from components.trainer.loop.activations import Activations, Tables, choose_view
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
 from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
 from components.trainer.loop.linear_head import fit_head, measure
-from components.trainer.loop.log import TrainingLog
+from components.trainer.loop.metrics import TrainingLog
 from components.trainer.loop.step import Step, erase_tuned, find_state
 from components.trainer.loop.step_loop import Pace, StepLoop
 from components.trainer.loop.strategy import is_chief, mean_of_workers, sync_replicas
@@ -343,7 +343,7 @@ class TrainingLoop:
         self._strategy = tf.distribute.get_strategy()
         self.step, self._steps = step, step.steps
         self._predict = compile_logits(step.model)
-        self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
+        self._run = StepLoop(step.update)
         self._pace = Pace()
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
         if other:
@@ -457,17 +457,18 @@ class TrainingLoop:
         first = self._steps_done(progress)
         count = self._pace.steps(self._uninterrupted_steps(first))
         started = time.perf_counter()
-        steps = self._run(batches, first, count)
+        loss, waited = self._run(batches, first, count)
         seconds = time.perf_counter() - started
         self._pace.record(count, mean_of_workers(seconds, self._strategy))
         progress.steps += count
         progress.seconds += seconds
-        progress.waited += steps.waited
+        progress.waited += waited
         # Loss scaling repairs an overflow, unless it has reached statistics of normalization.
-        progress.diverged = not math.isfinite(steps.losses[-1]) and not self._is_finite()
-        log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
+        progress.diverged = not math.isfinite(loss) and not self._is_finite()
+        last = first + count - 1
+        log.write_step(last, learning_rate=float(self.step.schedule(last)), loss=loss)
         if progress.steps < self._steps:
-            note = f"loss {steps.losses[-1]:.3f} {count * self.step.batch_size / seconds:,.0f}/s"
+            note = f"loss {loss:.3f} {count * self.step.batch_size / seconds:,.0f}/s"
             done = self._steps_done(progress) / self._steps
             report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 

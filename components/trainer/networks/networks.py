@@ -3,7 +3,7 @@
 A model has two parts, backbone and head (`parts.py`), unless it is the user's (`build_fn.py`). The
 backbone is a network of this repository (`layers.py`, `efficientnet_lite.py`) or of
 `keras.applications` (`config/model.py`), and starts from random weights, from ImageNet's
-(`imagenet.py`) or from those of an earlier training (`weights.py`).
+(`imagenet.py`) or from those of an earlier training (`weights_file.py`).
 """
 
 import contextlib
@@ -36,8 +36,7 @@ from components.trainer.networks.layers import (
     build_cnn,
     build_resnet9,
 )
-from components.trainer.networks.parts import join, make_backbone, make_head
-from components.trainer.networks.weights import load_weights
+from components.trainer.networks.parts import join, load_weights, make_backbone, make_head
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _RESNET9_SCALE = 1 / 9

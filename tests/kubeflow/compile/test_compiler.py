@@ -18,8 +18,7 @@ from components.evaluation.config import EvaluationConfig
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.predict.files import PredictConfig
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ExportConfig, ModelConfig
 from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainingConfig, TransferConfig

@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance
 from tensorflow.python.framework import config as framework_config
 
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.input.augment import augment
 from components.trainer.input.pixel_ops import _OPERATIONS, draw_numbers
 from tests.pictures import picture

@@ -1,7 +1,6 @@
 import doctest
 import functools
 import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from components.trainer.input.dataset import make_dataset
 from components.trainer.input.host_calls import empty_aligned, sharing_captured
 from components.trainer.input.sampler import ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import Shards, map_shards
-from components.trainer.input.stream import open_epochs_ahead
 from tests.process_memory import process_memory
 from tests.trainer.input.shard_folder import (
     BATCH,
@@ -150,31 +148,6 @@ def test_the_streamed_reader_shuffles_with_a_global_seed_of_0(shard_folder: Shar
         tf.random.set_seed(None)
     assert len(set(epoch)) == len(epoch)
     assert epoch != shard_folder.stored("train")[: len(epoch)]
-
-
-@pytest.mark.slow
-def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
-    length = 1000
-    opened = tf.Variable(tf.zeros([4], tf.bool))
-
-    def read(epoch: tf.Tensor) -> tf.data.Dataset:
-        with tf.control_dependencies([opened.scatter_nd_update([[epoch]], [True])]):
-            return tf.data.Dataset.range(length).map(
-                lambda n: tf.strings.as_string(epoch) + "," + tf.strings.as_string(n)
-            )
-
-    # As in training: deterministic operations, which other tests switch on, open none ahead.
-    with sharing_captured():
-        records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
-    first = [next(records) for _ in range(length // 2)]
-    # A busy machine may open it late, but before the first epoch ends.
-    while not opened.numpy()[1] and len(first) < length - 1:
-        first.append(next(records))
-        time.sleep(0.02)
-    # One ahead, and not the buffers of two.
-    assert opened.numpy().tolist() == [True, True, False, False]
-    expected = [f"{epoch},{n}".encode() for epoch in range(4) for n in range(length)]
-    assert [record.numpy() for record in (*first, *records)] == expected
 
 
 def test_a_file_cache_is_reused_for_the_same_shards(

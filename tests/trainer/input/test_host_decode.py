@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from components.images.canonical import decode
 from components.images.options import TransformConfig
-from components.trainer.input.host_calls import BatchMemory, forget_calls, guard
-from components.trainer.input.host_decode import HostDecoder
+from components.trainer.input.host_calls import BatchMemory, HostDecoder, forget_calls, guard
 from tests.pictures import encode, picture
 
 SIZE = 33

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.input.augment import augment, check_own
 
 FUNCTIONS = """

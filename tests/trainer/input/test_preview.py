@@ -5,10 +5,9 @@ import tensorflow as tf
 
 from components.contract.configuration import to_dict
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
+from components.trainer.config.input import AugmentationConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
-from components.trainer.input.augment import augment
-from components.trainer.input.preview import preview
+from components.trainer.input.augment import augment, preview
 from tests.pictures import encode, picture
 from tests.trainer.input.shard_folder import ShardFolder
 

@@ -8,8 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.loop import activations
 from components.trainer.loop.activations import Activations, choose_views

@@ -1,10 +1,9 @@
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from components.trainer.loop.log import TrainingLog
+from components.trainer.loop.metrics import TrainingLog
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -29,23 +28,13 @@ def test_epochs(tmp_path: Path) -> None:
     assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
 
 
-def test_every_100th_step_has_a_learning_rate_and_a_loss(tmp_path: Path) -> None:
-    with TrainingLog(str(tmp_path)) as log:
-        log.write_steps(0, {"learning_rate": [0.5] * 140, "loss": tf.range(140.0)})
-        log.write_steps(140, {"learning_rate": [0.25] * 40, "loss": [1.0] * 40})
-        log.write_steps(180, {"learning_rate": [0.125] * 140, "loss": np.arange(180.0, 320.0)})
-    train = tmp_path / "train"
-    rates = [(0, 0.5), (100, 0.5), (200, 0.125), (300, 0.125)]
-    assert scalars(train, "batch_learning_rate") == rates
-    assert scalars(train, "batch_loss") == [(0, 0), (100, 100), (200, 200), (300, 300)]
-
-
 def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
     with TrainingLog(str(tmp_path)) as log:
         log.write({"loss": 1.0}, 1)
-        log.write_steps(0, {"loss": [1.0]})
+        log.write_step(98, loss=1.0)
     with TrainingLog(str(tmp_path), first_epoch=1, first_step=99) as log:
         log.write({"loss": 0.5}, 1)
-        log.write_steps(0, {"loss": [0.5, 0.25]})
+        log.write_step(1, loss=0.25, learning_rate=0.125)
     assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
-    assert scalars(tmp_path / "train", "batch_loss") == [(0, 1), (100, 0.25)]
+    assert scalars(tmp_path / "train", "batch_loss") == [(98, 1), (100, 0.25)]
+    assert scalars(tmp_path / "train", "batch_learning_rate") == [(100, 0.125)]

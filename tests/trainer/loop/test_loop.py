@@ -13,15 +13,13 @@ import tf_keras
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.images.options import TransformConfig
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.training import TrainingConfig
 from components.trainer.input.host_calls import sharing_captured
 from components.trainer.input.sampler import TrainingOrder
 from components.trainer.loop.checkpoint import Checkpoints, Progress
-from components.trainer.loop.log import TrainingLog
-from components.trainer.loop.optimizer import Schedule
-from components.trainer.loop.step import Step
+from components.trainer.loop.metrics import TrainingLog
+from components.trainer.loop.step import Schedule, Step
 from components.trainer.loop.step_loop import Pace
 from components.trainer.loop.train import Mode, TrainingLoop
 from components.trainer.networks.layers import Dropout

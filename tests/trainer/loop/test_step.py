@@ -8,8 +8,8 @@ import tf_keras
 from sklearn.metrics import balanced_accuracy_score
 
 from components.trainer.config.training import TrainingConfig
-from components.trainer.loop.optimizer import Schedule, make_optimizer
-from components.trainer.loop.step import SplitMetrics, Step
+from components.trainer.loop.metrics import SplitMetrics
+from components.trainer.loop.step import Schedule, Step, make_optimizer
 
 BATCH, FEATURES, CLASSES = 10, 4, 3
 # Of the gradient in the first step: the first half of the warm-up, and Nesterov's momentum.

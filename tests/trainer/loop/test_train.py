@@ -17,15 +17,13 @@ from components.contract.example import ENCODED, LABEL_ID
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.images.options import TransformConfig
 from components.records.shard_files import read_index
-from components.trainer.config.augmentation import AugmentationConfig
-from components.trainer.config.input import InputConfig
+from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import activations, train
 from components.trainer.loop.train import Training
 from components.trainer.networks.networks import build_model
-from components.trainer.networks.parts import Parts
-from components.trainer.networks.weights import save_backbone
+from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.training_input import TrainingInput
 from tests.pictures import encode
 from tests.trainer.input.shard_folder import FEATURE_SPEC, name_files, write_records

@@ -10,7 +10,7 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.weights import save_backbone
+from components.trainer.networks.parts import save_backbone
 from tests.trainer.networks.networks import CLASSES, IMAGES, build
 
 NETWORKS = """

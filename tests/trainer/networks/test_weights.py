@@ -8,8 +8,7 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.trainer.config.model import ModelConfig
-from components.trainer.networks.parts import Parts
-from components.trainer.networks.weights import save_backbone
+from components.trainer.networks.parts import Parts, save_backbone
 from tests.trainer.networks.networks import IMAGES, build, train
 
 CNN = ModelConfig(name="cnn", width=2)
