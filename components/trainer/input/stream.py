@@ -1,7 +1,6 @@
 """Serialized records read from shards in sequence, by TensorFlow's own ops."""
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -22,10 +21,6 @@ INTERLEAVE = 16
 SHUFFLE_BUFFER = 2_048
 """Encoded examples to draw from: few, as records are stored in hash order, and the first batch
 waits until they are there."""
-
-# Records of the next epoch kept beside its full shuffle buffer. With 1, each record cost 23 µs more
-# CPU time, as two threads kept waking each other; with 128 nothing.
-_HANDED_OVER = 128
 
 # `DEFAULT_GRAPH_SEED` of tensorflow/python/framework/random_seed.py.
 _DEFAULT_GRAPH_SEED = 87654321
@@ -56,6 +51,7 @@ def shuffle_epochs(
     paths, counts = zip(*_own_shards(shards, order), strict=True)
     first_epoch, skipped = divmod(position, sum(counts))
 
+    @tf.autograph.experimental.do_not_convert
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
@@ -74,7 +70,7 @@ def shuffle_epochs(
     # First shuffle, then repeat, with a different shuffle for each epoch. The epoch's number
     # determines its order, so a resumed run skips records of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-    return open_epochs_ahead(epochs, read_epoch).skip(skipped)
+    return epochs.flat_map(read_epoch).skip(skipped)
 
 
 def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
@@ -88,35 +84,6 @@ def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
             f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
         )
     return mine
-
-
-def open_epochs_ahead(
-    epochs: tf.data.Dataset, read: Callable[[tf.Tensor], tf.data.Dataset]
-) -> tf.data.Dataset:
-    """Concatenate the records of epochs; the buffers of the next one fill meanwhile.
-
-    `flat_map` would fill them between epochs, which takes up to half a second from a bucket.
-    `interleave` would open two epochs ahead, and hold the buffers of three.
-    """
-    opened = tf.function(
-        lambda epoch: tf.data.experimental.to_variant(read(epoch)),
-        input_signature=[tf.TensorSpec([], tf.int64)],
-        autograph=False,
-    ).get_concrete_function()
-    variant = tf.raw_ops.ParallelInterleaveDatasetV4(
-        input_dataset=tf.data.experimental.to_variant(epochs),
-        other_arguments=opened.captured_inputs,
-        cycle_length=1,
-        block_length=1,
-        buffer_output_elements=_HANDED_OVER,
-        prefetch_input_elements=1,
-        num_parallel_calls=1,
-        f=opened,
-        output_types=[tf.string],
-        output_shapes=[[]],
-        deterministic="true",
-    )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _accept_tensor_seeds() -> None:
