@@ -12,13 +12,12 @@ TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given; `phases`, a
 list of `name`, train, head or fine_tune; `epochs`, `seconds`, `metric`; `best_epoch` from 1 on, or
 0, and `best`, the metric in it; `diverged`; `on_features`, whether it read features instead of
-images; `exported`, the name of the phase whose weights were exported; `calibration`, null or the
-fields of `components.trainer.loop.calibration.Calibration`; `known`, null or absent or the fields
-of `components.metrics.score_metrics.Unknowns`; `folds`, null or, after cross-validation, their
-`count`, and of each the epoch at which it was judged and its seconds; `search`, null or `minutes`,
-`folds`, the number of the `chosen` trial, `text` that says why, `measure`, the metric of all
-scores, `options` that were searched, and `trials`, the fields of
-`components.tuner.trials.Trial`."""
+images; `exported`, the name of the phase whose weights were exported; `temperature`, the divisor of
+the logits; `known`, null or absent or the fields of `components.metrics.score_metrics.Unknowns`;
+`folds`, null or, after cross-validation, their `count`, and of each the epoch at which it was
+judged and its seconds; `search`, null or `minutes`, `folds`, the number of the `chosen` trial,
+`text` that says why, `measure`, the metric of all scores, `options` that were searched, and
+`trials`, the fields of `components.tuner.trials.Trial`."""
 
 SEARCH_FILE = "search.json"
 """In Tuner's `tuner_run`: `search` of `TRAINING_FILE`, and all options and a digest of the `images`

@@ -25,7 +25,6 @@ from components.host.machine import available_memory, fits_in_memory, gib
 from components.metrics.score_metrics import Unknowns
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
-from components.trainer.loop.calibration import Calibration
 from components.trainer.loop.train import Phase, Training
 from components.trainer.training_input import TrainingInput
 
@@ -34,7 +33,7 @@ _LOGGER = logging.getLogger(__name__)
 
 def describe_training(
     training: Training,
-    calibration: Calibration | None,
+    temperature: float,
     unknowns: Unknowns | None = None,
     *,
     started: float,
@@ -50,7 +49,7 @@ def describe_training(
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
         "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
-        "calibration": calibration and dataclasses.asdict(calibration),
+        "temperature": temperature,
         "known": unknowns and dataclasses.asdict(unknowns),
         "folds": folds,
         "search": search,

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from components.contract.configuration import to_dict
 from components.contract.example import decode_text
@@ -33,7 +34,6 @@ from components.trainer.export.signatures import (
 )
 from components.trainer.image_pass import write_images
 from components.trainer.loop.calibration import (
-    Calibration,
     compile_logits,
     fit_temperature,
     fit_threshold,
@@ -101,11 +101,11 @@ def _train_and_export(
     model = make_plain(
         training.model, lambda: prepared.build(config.model), config.training.precision
     )
-    classifier, calibration = _calibrate(Classifier(model), data, validated)
+    classifier = Classifier(model, _find_temperature(model, data, validated))
     classifier, unknowns = _recognize(classifier, training, validated)
     describe_training(
         training,
-        calibration,
+        classifier.temperature,
         unknowns,
         started=started,
         directory=run_dir,
@@ -143,19 +143,16 @@ def _train(
     return training, None
 
 
-def _calibrate(
-    classifier: Classifier, data: TrainingInput, validated: Validated | None
-) -> tuple[Classifier, Calibration | None]:
-    """Fit the temperature, if wanted, on images that were not trained on."""
+def _find_temperature(
+    model: tf_keras.Model, data: TrainingInput, validated: Validated | None
+) -> float:
+    """Fit it, if wanted, to images that were not trained on."""
     if not data.config.training.calibrate:
-        return classifier, None
+        return 1.0
     if validated:
-        logits, ids = validated.logits, validated.images.labels
-    else:
-        images = data.read_in_order(data.evaluation)
-        logits, ids = predict_logits(compile_logits(classifier.model), images)
-    calibration = fit_temperature(logits, ids)
-    return dataclasses.replace(classifier, temperature=calibration.temperature), calibration
+        return fit_temperature(validated.logits, validated.images.labels)
+    images = data.read_in_order(data.evaluation)
+    return fit_temperature(*predict_logits(compile_logits(model), images))
 
 
 def _recognize(

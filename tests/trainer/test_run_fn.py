@@ -173,9 +173,6 @@ def test_files_of_a_training(trained: Trained) -> None:
         "on_features": False,
     }
     assert facts["exported"] == "train"
-    calibration = facts["calibration"]
-    assert calibration["loss"] == pytest.approx(best, rel=1e-4)
-    assert calibration["calibrated_loss"] < best
     assert history["phase"] == [1, 1]
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
     size = json.loads((trained.run / MODEL_FILE).read_text())
@@ -266,7 +263,8 @@ def test_training_and_every_signature_agree(
         batch_size=7,
     )
     description = json.loads((trained.run / TRAINING_FILE).read_text())
-    temperature = description["calibration"]["temperature"]
+    temperature = description["temperature"]
+    assert temperature != 1
     predicted, ids = zip(
         *((tf.nn.softmax(trained.keras(images) / temperature), ids) for images, ids in dataset),
         strict=True,

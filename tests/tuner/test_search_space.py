@@ -167,18 +167,13 @@ def test_proposals_learn_from_the_trials(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("options", "message"),
     [
-        ("training.learning_rat", "Did you mean 'training.learning_rate'?"),
-        ("training.folds", "which no search changes"),
+        ({"fixed": ["training.learning_rat"]}, r"Did you mean 'training.learning_rate'\?"),
+        ({"fixed": ["training.folds"]}, "which no search changes"),
+        ({"accelerator": "workers"}, "searches on one machine"),
     ],
 )
-def test_mistakes_in_the_space(option: str, message: str) -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        TrainingConfig(minutes=5, fixed=[option])
-    assert message in str(raised.value)
-
-
-def test_a_search_needs_one_machine() -> None:
-    with pytest.raises(ConfigurationError, match="searches on one machine"):
-        TrainingConfig(minutes=5, accelerator="workers")
+def test_mistakes_in_the_options_of_a_search(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        TrainingConfig(minutes=5, **options)

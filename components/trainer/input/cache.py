@@ -1,13 +1,12 @@
 """Which cache keeps the images for later epochs, whether it fits, and the pixels in it."""
 
 import dataclasses
-import functools
 import hashlib
 import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,6 @@ _MOST_FRACTION = 0.8
 
 # NumPy's files, in a folder for each split that appears whole or not at all.
 _PIXELS, _LABELS = "pixels.npy", "labels.npy"
-
-Fill = Callable[[Pixels, Int64Array], None]
-"""Writes pixels and label ids into arrays, [images, height, width, channels] and [images]."""
 
 
 def resolve_cache(
@@ -77,25 +73,39 @@ def cache_pixels(
 
     Returns:
         uint8 [records, size, size, 3], aligned for TensorFlow, and int64 [records].
+
+    Raises:
+        StorageError: the folder cannot be written, or the disk is full.
     """
     shape = (shards.total, config.seen_size, config.seen_size, CHANNELS)
-    fill = functools.partial(_fill, dataset.prefetch(2), shards)
     if options.cache == "decoded":
-        pixels, labels = empty_aligned(shape), np.empty(shards.total, np.int64)
-        fill(pixels, labels)
-        return pixels, labels
-    entry = Path(options.cache_folder or "") / f"{shards.split}-{_fingerprint(shards, config)}"
-    return open_pixels(entry, shape, fill)
+        pixels = empty_aligned(shape)
+        return pixels, _fill(dataset, shards, pixels)
+    folder = Path(options.cache_folder or "")
+    entry = folder / f"{shards.split}-{_fingerprint(shards, config)}"
+    try:
+        if not entry.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(entry, dataset, shards, shape)
+        # Copy on write, as TensorFlow takes over only writable memory.
+        return np.load(entry / _PIXELS, mmap_mode="c"), np.load(entry / _LABELS)
+    except OSError as error:
+        raise StorageError(
+            f"input.cache is 'file', but {folder} cannot be used: {error}. Choose another "
+            f"input.cache_folder, or another input.cache."
+        ) from error
 
 
-def _fill(dataset: tf.data.Dataset, shards: Shards, pixels: Pixels, labels: Int64Array) -> None:
-    done = 0
-    for images, ids in dataset.as_numpy_iterator():
+def _fill(dataset: tf.data.Dataset, shards: Shards, pixels: Pixels) -> Int64Array:
+    """Write the pixels, and return the label ids."""
+    labels, done = np.empty(shards.total, np.int64), 0
+    for images, ids in dataset.prefetch(2).as_numpy_iterator():
         end = done + len(ids)
         pixels[done:end], labels[done:end] = images, ids
         task = f"decode {shards.uri} {shards.split}"
         add_progress(task, end - done, total=shards.total, unit="images decoded")
         done = end
+    return labels
 
 
 def _fingerprint(shards: Shards, config: TransformConfig) -> str:
@@ -107,28 +117,7 @@ def _fingerprint(shards: Shards, config: TransformConfig) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def open_pixels(entry: Path, shape: tuple[int, ...], fill: Fill) -> tuple[Pixels, Int64Array]:
-    """Map the pixels in the folder `entry` into memory; let `fill` write them first if necessary.
-
-    Return uint8 of `shape`, [images, height, width, channels], and int64 [images].
-
-    Raises:
-        StorageError: the folder cannot be written, or the disk is full.
-    """
-    try:
-        if not entry.exists():
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            _write(entry, shape, fill)
-        # Copy on write, as TensorFlow takes over only writable memory.
-        return np.load(entry / _PIXELS, mmap_mode="c"), np.load(entry / _LABELS)
-    except OSError as error:
-        raise StorageError(
-            f"input.cache is 'file', but {entry.parent} cannot be used: {error}. Choose another "
-            f"input.cache_folder, or another input.cache."
-        ) from error
-
-
-def _write(entry: Path, shape: tuple[int, ...], fill: Fill) -> None:
+def _write(entry: Path, dataset: tf.data.Dataset, shards: Shards, shape: tuple[int, ...]) -> None:
     unfinished = entry.with_name(f"{entry.name}-{uuid.uuid4().hex}.unfinished")
     unfinished.mkdir()
     try:
@@ -138,8 +127,7 @@ def _write(entry: Path, shape: tuple[int, ...], fill: Fill) -> None:
         # Find a full disk here: a later write to the mapped file would kill the process.
         with (unfinished / _PIXELS).open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, pixels.offset + pixels.nbytes)
-        labels = np.empty(shape[0], np.int64)
-        fill(pixels, labels)
+        labels = _fill(dataset, shards, pixels)
         pixels.flush()
         np.save(unfinished / _LABELS, labels)
         # Another process may have been faster.

@@ -48,14 +48,20 @@ def shuffle_epochs(
     Raises:
         ConfigurationError: there are fewer shards than workers.
     """
-    paths, counts = zip(*_own_shards(shards, order), strict=True)
+    paths = shards.paths[order.pipeline :: order.pipelines]
+    counts = [*shards.counts.values()][order.pipeline :: order.pipelines]
+    if not paths:
+        raise ConfigurationError(
+            f"{order.pipelines} workers cannot share {len(shards.counts)} shards: "
+            f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
+        )
     first_epoch, skipped = divmod(position, sum(counts))
 
     @tf.autograph.experimental.do_not_convert
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
-        shuffled = tf.data.Dataset.from_tensor_slices([*paths]).shuffle(
+        shuffled = tf.data.Dataset.from_tensor_slices(paths).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
         records = shuffled.interleave(
@@ -71,19 +77,6 @@ def shuffle_epochs(
     # determines its order, so a resumed run skips records of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return epochs.flat_map(read_epoch).skip(skipped)
-
-
-def _own_shards(shards: Shards, order: TrainingOrder) -> list[tuple[str, int]]:
-    """Return path and number of records of the shards that this pipeline reads."""
-    counts = [*shards.counts.values()]
-    every = list(zip(shards.paths, counts, strict=True))
-    mine = every[order.pipeline :: order.pipelines]
-    if not mine:
-        raise ConfigurationError(
-            f"{order.pipelines} workers cannot share {len(counts)} shards: "
-            f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
-        )
-    return mine
 
 
 def _accept_tensor_seeds() -> None:

@@ -5,7 +5,6 @@ A temperature calibrates the probabilities; a threshold says which images are kn
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,19 +27,6 @@ _MOST_LOGITS, _BLOCK = 50_000_000, 1_000_000
 
 Logits = NDArray[np.floating[Any]]
 Predict = Callable[[tf.Tensor], tf.Tensor]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The fitted temperature and its effect on the images that it was fitted on."""
-
-    temperature: float
-    """Divisor of the logits: above 1 it makes the model less confident."""
-    images: int
-    loss: float
-    """Mean cross-entropy before, in nats."""
-    calibrated_loss: float
-    """Mean cross-entropy after."""
 
 
 def compile_logits(model: tf_keras.Model) -> Predict:
@@ -78,18 +64,18 @@ def fit_threshold(scores: NDArray[np.float32], *, rate: float) -> Unknowns:
     return Unknowns(rate, len(scores), threshold)
 
 
-def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> Calibration:
-    """Find the temperature with the lowest cross-entropy (Guo et al., 2017), from 0.05 to 20.
+def fit_temperature(logits: Logits, ids: NDArray[np.int64]) -> float:
+    """Return the divisor of the logits with the lowest cross-entropy, from 0.05 to 20.
 
-    Logits are [images, classes], `ids` the true label ids, [images].
+    Above 1 it makes the model less confident (Guo et al., 2017). Logits are [images, classes],
+    `ids` the true label ids, [images].
     """
 
     def loss(log_temperature: float) -> float:
         return -float(pick_true(log_softmax, logits, ids, np.exp(log_temperature)).mean())
 
     bounds = (np.log(_LOWEST), np.log(_HIGHEST))
-    best = minimize_scalar(loss, bounds=bounds, method="bounded")
-    return Calibration(float(np.exp(best.x)), len(ids), loss(0.0), float(best.fun))
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
 
 
 def improves(before: Logits, after: Logits, ids: NDArray[np.int64]) -> bool:
@@ -104,7 +90,7 @@ def improves(before: Logits, after: Logits, ids: NDArray[np.int64]) -> bool:
         ids: true label ids, [images].
     """
     losses = [
-        -pick_true(log_softmax, logits, ids, fit_temperature(logits, ids).temperature)
+        -pick_true(log_softmax, logits, ids, fit_temperature(logits, ids))
         for logits in (before, after)
     ]
     gains = losses[0] - losses[1]

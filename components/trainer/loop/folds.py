@@ -169,7 +169,7 @@ class Validated:
         logits, ids = self.logits.astype(np.float64), self.images.labels
         for fold in range(len(self.results) if self.config.training.calibrate else 0):
             rest = self.assigned != fold
-            logits[~rest] /= fit_temperature(self.logits[rest], ids[rest]).temperature
+            logits[~rest] /= fit_temperature(self.logits[rest], ids[rest])
         probabilities = softmax(logits, axis=1).astype(np.float32)
         return FoldPredictions(labels, self.images.keys, self.assigned, probabilities)
 
@@ -266,7 +266,7 @@ def cross_validate(
     initial, assigned = model.get_weights(), images.assign(folds)
     shared, results = shared or Shared(), []
     for fold in range(folds if most is None else most):
-        path = fold_path(checkpoint_dir, fold)
+        path = os.path.join(checkpoint_dir, f"fold-{fold}.npz")
         result = FoldResult.load(path)
         if result is None:
             name = f"fold {fold + 1}/{folds}"
@@ -280,11 +280,6 @@ def cross_validate(
             report_result(f"{name} {result.seconds:.0f} s")
         results.append(result)
     return Validated(images, assigned, results, data.config)
-
-
-def fold_path(checkpoint_dir: str, fold: int) -> str:
-    """Return the file of the result of a fold."""
-    return os.path.join(checkpoint_dir, f"fold-{fold}.npz")
 
 
 def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> FoldResult:

@@ -36,7 +36,7 @@ from components.trainer.networks.layers import (
     build_cnn,
     build_resnet9,
 )
-from components.trainer.networks.parts import join, load_weights, make_backbone, make_head
+from components.trainer.networks.parts import load_weights, make_backbone, make_head
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _RESNET9_SCALE = 1 / 9
@@ -110,7 +110,7 @@ def build_model(
         backbone = _build_backbone(config, size=size, pixels=pixels, patches=patches, seed=seed)
         features = backbone.output_shape[-1]
         head = _build_head(config, features=features, classes=classes, seed=seed)
-        model = join(images, backbone, head, config.name)
+        model = tf_keras.Model(images, head(backbone(images)), name=config.name)
     if config.weights_file:
         load_weights(model, config)
     return model

@@ -62,11 +62,6 @@ class Parts:
         return _merge_without_kernel(blocks.values())
 
 
-def join(images: Any, backbone: tf_keras.Model, head: tf_keras.Model, name: str) -> tf_keras.Model:
-    """Build a model from the Keras tensor `images` and two parts, which `Parts.of` finds again."""
-    return tf_keras.Model(images, head(backbone(images)), name=name)
-
-
 def make_backbone(inputs: Any, features: Any) -> tf_keras.Model:
     """Build a backbone from Keras tensors; its features are float32 in mixed precision, too."""
     features = layers.Activation("linear", dtype="float32", name="features")(features)

@@ -1,46 +1,63 @@
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from components.contract.errors import StorageError
-from components.trainer.input.cache import open_pixels
+from components.images.options import TransformConfig
+from components.trainer.config.input import InputConfig
+from components.trainer.input.cache import cache_pixels
+from components.trainer.input.shards import Shards
 
 SHAPE = (4, 8, 8, 3)
 
 
-def fill(pixels: Any, labels: Any) -> None:
-    pixels[:], labels[:] = 7, np.arange(len(labels))
+def cache(folder: Path, batches: Any) -> tuple[Any, Any]:
+    """Return pixels and label ids in a file below `folder`, decoded by `batches` if necessary."""
+    dataset: Any = SimpleNamespace(as_numpy_iterator=batches, prefetch=lambda _: dataset)
+    shards = Shards("", "train", {"": 4})
+    options = InputConfig(cache="file", cache_folder=str(folder))
+    return cache_pixels(dataset, shards, TransformConfig(size=8), options)
 
 
-def interrupted(pixels: Any, labels: Any) -> None:
+def sevens() -> Iterator[Any]:
+    yield np.full(SHAPE, 7), np.arange(4)
+
+
+def interrupted() -> Iterator[Any]:
     raise KeyboardInterrupt
 
 
-def never(pixels: Any, labels: Any) -> None:
+def never() -> Iterator[Any]:
     raise AssertionError("the pixels are cached")
 
 
+@pytest.fixture(autouse=True)
+def _shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.trainer.input.cache._fingerprint", lambda *_: "f")
+
+
 def test_pixels_are_written_whole_once_and_then_mapped(tmp_path: Path) -> None:
-    entry = tmp_path / "new" / "a"
+    folder = tmp_path / "new"
     with pytest.raises(KeyboardInterrupt):
-        open_pixels(entry, SHAPE, interrupted)
-    assert not list(entry.parent.iterdir())
-    open_pixels(entry, SHAPE, fill)
-    pixels, labels = open_pixels(entry, SHAPE, never)
+        cache(folder, interrupted)
+    assert not list(folder.iterdir())
+    cache(folder, sevens)
+    pixels, labels = cache(folder, never)
     np.testing.assert_array_equal(pixels, np.full(SHAPE, 7))
     np.testing.assert_array_equal(labels, np.arange(4))
 
 
 def test_two_processes_that_write_the_same_pixels(tmp_path: Path) -> None:
-    def slower(pixels: Any, labels: Any) -> None:
-        open_pixels(tmp_path / "a", SHAPE, fill)
-        fill(pixels, labels)
-        pixels[:] = 8
+    def slower() -> Iterator[Any]:
+        cache(tmp_path, sevens)
+        yield np.full(SHAPE, 8), np.arange(4)
 
-    assert (open_pixels(tmp_path / "a", SHAPE, slower)[0] == 7).all()
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (cache(tmp_path, slower)[0] == 7).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["train-f"]
 
 
 def test_a_full_disk_and_a_folder_that_cannot_be_created_are_errors(
@@ -48,11 +65,11 @@ def test_a_full_disk_and_a_folder_that_cannot_be_created_are_errors(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file/pixels cannot be used: .* Choose another"):
-        open_pixels(tmp_path / "file" / "pixels" / "a", SHAPE, fill)
+        cache(tmp_path / "file" / "pixels", sevens)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(StorageError, match="No space left on device"):
-        open_pixels(tmp_path / "a", SHAPE, never)
+        cache(tmp_path, never)

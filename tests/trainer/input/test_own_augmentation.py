@@ -1,17 +1,23 @@
-"""Augmentation by a function of the user; each mistake is one sentence."""
+"""Augmentation by a function of the user, each mistake one sentence; augmented images to show."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
+from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
+from components.images.options import TransformConfig
 from components.trainer.config.input import AugmentationConfig
-from components.trainer.input.augment import augment, check_own
+from components.trainer.config.training import TrainerConfig, TrainingConfig
+from components.trainer.input.augment import augment, check_own, preview
+from tests.pictures import encode, picture
+from tests.trainer.input.shard_folder import ShardFolder
 
 FUNCTIONS = """
 import tensorflow as tf
@@ -105,3 +111,29 @@ def test_a_function_without_mistakes_is_accepted() -> None:
     check_own(None, size=6)
     with pytest.raises(ConfigurationError, match=r"it must be module\.function"):
         AugmentationConfig(fn="invert")
+
+
+def show(images: list[bytes], **augmentation: Any) -> Any:
+    config = TrainerConfig(
+        transform=TransformConfig(size=32),
+        augmentation=AugmentationConfig(**augmentation),
+        training=TrainingConfig(seed=3),
+    )
+    return preview(images, to_dict(config))
+
+
+def test_images_are_shown_as_in_evaluation_and_as_in_a_training_step(
+    shard_folder: ShardFolder,
+) -> None:
+    images = shard_folder.images["eval"]
+    seen, augmented = show(images, shift=0.0)
+    np.testing.assert_array_equal(seen, shard_folder.pixels("eval"))
+    assert augmented is seen
+    options: dict[str, Any] = {"shift": 0.2, "flip": True, "brightness": 0.4, "cutout": 0.3}
+    config, step = AugmentationConfig(**options), tf.constant([3, 0], tf.int64)
+    expected = augment(tf.constant(seen), seed=step, config=config)
+    np.testing.assert_array_equal(show(images, **options)[1], expected)
+    # More than one batch, each with its own random numbers.
+    files = [encode(picture(7, height=32, width=32), "JPEG")] * 64
+    _, augmented = show(files, shift=0.5, rotation=90.0)
+    assert len(np.unique(augmented.reshape(64, -1), axis=0)) == 64

@@ -26,17 +26,11 @@ def predictions(
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
 def test_the_temperature_is_found(temperature: float) -> None:
-    found = fit_temperature(*predictions(temperature))
-    assert found.temperature == pytest.approx(temperature, rel=0.05)
-    assert found.images == 20_000
-    assert found.calibrated_loss == pytest.approx(fit_temperature(*predictions(1.0)).loss, rel=1e-3)
-    assert (found.loss > 1.05 * found.calibrated_loss) == (temperature != 1.0)
+    assert fit_temperature(*predictions(temperature)) == pytest.approx(temperature, rel=0.05)
 
 
 def test_a_model_that_is_always_right_stays_finite() -> None:
-    found = fit_temperature(np.eye(3) * 10, np.arange(3))
-    assert 0.04 < found.temperature < 1
-    assert np.isfinite([found.loss, found.calibrated_loss]).all()
+    assert 0.04 < fit_temperature(np.eye(3) * 10, np.arange(3)) < 1
 
 
 def test_a_bounded_number_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

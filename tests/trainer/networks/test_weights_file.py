@@ -1,22 +1,27 @@
-"""Weights files, checked before a run without TensorFlow."""
+"""Weights files, checked before a run without TensorFlow, and their weights in a network."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import numpy as np
 import pytest
+import tf_keras
 
 from components.contract.errors import ModelError, StorageError
 from components.trainer.config.model import ModelConfig
+from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.networks.weights_file import (
     name_network,
     read_weights,
     weights_version,
     write_weights,
 )
+from tests.trainer.networks.networks import IMAGES, build, train
 
 LAYERS = {
     "conv": [np.arange(6, dtype=np.float32).reshape(2, 3)],
@@ -35,24 +40,17 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_written_is_read_in_order(file: Path) -> None:
-    stored = read_weights(str(file))
-    assert (stored.network, list(stored.layers)) == ("cnn", [*LAYERS])
-    for name, arrays in LAYERS.items():
-        for ours, theirs in zip(stored.layers[name], arrays, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_file_in_a_store_is_read(file: Path) -> None:
-    with fsspec.open("memory://bucket/backbone.npz", "wb") as copy:
-        copy.write(file.read_bytes())
+def test_what_was_written_is_read_in_order_also_from_a_store(file: Path) -> None:
     url = "memory://bucket/backbone.npz"
-    name_network(config(url))
-    stored = read_weights(url)
-    assert (stored.network, list(stored.layers)) == ("cnn", [*LAYERS])
-    for name, arrays in LAYERS.items():
-        for ours, theirs in zip(stored.layers[name], arrays, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+    with fsspec.open(url, "wb") as copy:
+        copy.write(file.read_bytes())
+    assert name_network(config(url)) == config(url)
+    for place in (str(file), url):
+        stored = read_weights(place)
+        assert (stored.network, list(stored.layers)) == ("cnn", [*LAYERS])
+        for name, arrays in LAYERS.items():
+            for ours, theirs in zip(stored.layers[name], arrays, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +81,27 @@ def test_an_unknown_store_is_rejected() -> None:
         name_network(config("nowhere://bucket/w.npz"))
 
 
-def test_a_truncated_file_is_one_sentence(file: Path) -> None:
+def truncate(file: Path) -> None:
     os.truncate(file, int(file.stat().st_size * 0.9))
-    with pytest.raises(ModelError, match=r"backbone.npz is damaged"):
-        read_weights(str(file))
 
 
-def test_a_flipped_bit_is_one_sentence(file: Path) -> None:
+def flip(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[content.index(LAYERS["conv"][0].tobytes())] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"is damaged"):
+
+
+def pickle(file: Path) -> None:
+    arrays = {"network": np.array("cnn"), "conv/0": np.array([{}], object)}
+    with file.open("wb") as target:
+        np.savez(target, **arrays)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, pickle])
+def test_a_damaged_file_is_one_sentence(file: Path, damage: Callable[[Path], None]) -> None:
+    damage(file)
+    with pytest.raises(ModelError, match=r"backbone.npz is damaged"):
         read_weights(str(file))
-
-
-def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    with (tmp_path / "w.npz").open("wb") as file:
-        np.savez(file, **{"network": np.array("cnn"), "conv/0": np.array([{}], object)})
-    with pytest.raises(ModelError, match=r"is damaged"):
-        read_weights(str(tmp_path / "w.npz"))
 
 
 def test_the_version_changes_with_the_file(file: Path) -> None:
@@ -132,3 +132,46 @@ def test_our_files_name_their_network(
     path = tmp_path / "w.npz"
     write_weights(str(path), LAYERS, network=written_by)
     assert name_network(ModelConfig(name=wanted, weights=str(path))).name == name
+
+
+CNN = ModelConfig(name="cnn", width=2)
+OTHER_DATA = {"mean": [1.0, 2, 3], "variance": [1.0, 1, 1]}
+
+
+@pytest.fixture(scope="module")
+def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str]:
+    """A trained network, and the file of its backbone."""
+    model, path = build(CNN), str(tmp_path_factory.mktemp("donor") / "backbone.npz")
+    train(model)
+    assert save_backbone(model, path)
+    return model, path
+
+
+@pytest.mark.slow
+def test_the_receiver_has_the_features_of_the_donor(donor: tuple[tf_keras.Model, str]) -> None:
+    model, path = donor
+    receiver = build(replace(CNN, weights=path), seed=1, classes=3, **OTHER_DATA)
+    ours, theirs = Parts.of(receiver).backbone, Parts.of(model).backbone
+    np.testing.assert_array_equal(ours(IMAGES), theirs(IMAGES))
+    assert len(receiver.trainable_weights) == len(model.trainable_weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "width", "message"),
+    [
+        (
+            *("cnn", 4),
+            r"cnn: block_1_conv has weights of shapes \[\(3, 3, 3, 4\)\], the file has "
+            r"\[\(3, 3, 3, 2\)\]; model.width must be the same",
+        ),
+        ("resnet9", 2, r"it contains weights of cnn; set model.name to that"),
+    ],
+)
+def test_weights_that_do_not_fit_are_one_sentence(
+    donor: tuple[tf_keras.Model, str], name: str, width: int, message: str
+) -> None:
+    config = ModelConfig(name=name, width=width, weights=donor[1])
+    with pytest.raises(ModelError, match=message) as caught:
+        build(config)
+    assert str(caught.value).startswith(f"model.weights {donor[1]} does not fit model.name")
