@@ -69,7 +69,7 @@ TUNER = PipelineStep(
 TRAINER = PipelineStep(
     "Trainer",
     "ImageTrainer",
-    modules=("trainer.networks.weights_file", "trainer.executor", "trainer.run_fn"),
+    modules=("trainer.networks.weights_file", "trainer.component", "trainer.run_fn"),
     opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(

@@ -46,7 +46,7 @@ MUTANTS = {
         "tests/trainer/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(
-        "components/trainer/executor.py",
+        "components/trainer/component.py",
         'exec_properties.get("code_digest") or ""',
         '""',
         "tests/trainer/test_run_fn.py::test_the_executor_passes_on_the_digest_of_the_code",

@@ -2,20 +2,26 @@
 
 import dataclasses
 import json
+from typing import Any
 
 from tfx import types
-from tfx.components.trainer import component
+from tfx.components.trainer import component, executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
-from tfx.types import component_spec, standard_artifacts, standard_component_specs
+from tfx.types import (
+    artifact_utils,
+    component_spec,
+    standard_artifacts,
+    standard_component_specs,
+)
 from tfx.utils import json_utils
 
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.lookup_driver import LookupDriver
 from components.images.options import TransformConfig
 from components.trainer.config.training import TrainerConfig
-from components.trainer.executor import Executor
 from components.trainer.networks.weights_file import look_up
 
 # A name, so that creating a pipeline does not import the training code.
@@ -27,6 +33,30 @@ class Driver(LookupDriver):
 
     lookup_function = staticmethod(look_up)
     lookup_properties = ("custom_config",)
+
+
+class Executor(executor.GenericExecutor):
+    """Calls `run_fn`, and passes on what ImageTuner has trained."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> None:
+        """Train, and let go of all images afterwards."""
+        from components.trainer.input.host_calls import forget_calls
+
+        try:
+            super().Do(input_dict, output_dict, exec_properties)
+        finally:
+            forget_calls()
+
+    def _GetFnArgs(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> Any:
+        fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
+        fn_args.custom_config["code"] = exec_properties.get("code_digest") or ""
+        if runs := input_dict.get("tuner_run"):
+            fn_args.custom_config["tuner_run"] = artifact_utils.get_single_uri(runs)
+        return fn_args
 
 
 class ImageTrainerSpec(component_spec.ComponentSpec):

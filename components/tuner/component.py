@@ -17,12 +17,14 @@ from components.tuner.executor import Executor
 
 
 class ImageTunerSpec(component_spec.ComponentSpec):
-    """Tuner's spec with what the search leaves for ImageTrainer."""
+    """Tuner's spec, with what the search leaves for ImageTrainer in place of its results."""
 
     PARAMETERS = standard_component_specs.TunerSpec.PARAMETERS
     INPUTS = standard_component_specs.TunerSpec.INPUTS
     OUTPUTS = {
-        **standard_component_specs.TunerSpec.OUTPUTS,
+        "best_hyperparameters": component_spec.ChannelParameter(
+            type=standard_artifacts.HyperParameters
+        ),
         "tuner_run": component_spec.ChannelParameter(type=standard_artifacts.ModelRun),
     }
 
@@ -44,11 +46,10 @@ class ImageTuner(component.Tuner):
         ...     ),
         ... )
         >>> sorted(tuner.outputs)
-        ['best_hyperparameters', 'tuner_results', 'tuner_run']
+        ['best_hyperparameters', 'tuner_run']
 
     Outputs:
         best_hyperparameters: `HyperParameters`, the chosen values, as KerasTuner stores them.
-        tuner_results: `TunerResults`, options and score of each trial that came to its end.
         tuner_run: `ModelRun`, the checkpoints of the chosen trial, from which ImageTrainer goes on,
             `best.yaml`, `search.json`, and TensorBoard logs of all trials.
     """
@@ -88,7 +89,6 @@ class ImageTuner(component.Tuner):
             eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
             custom_config=json_utils.dumps(to_dict(config)),
             best_hyperparameters=types.Channel(type=standard_artifacts.HyperParameters),
-            tuner_results=types.Channel(type=standard_artifacts.TunerResults),
             tuner_run=types.Channel(type=standard_artifacts.ModelRun),
         )
         # Tuner's constructor builds TFX's spec, so skip it and pass ours to its base class.

@@ -2,9 +2,9 @@
 
 The search is one step, as its trials share pixels, features, compiled steps and checkpoints. Its
 state lies in a study folder, found by the same data, configuration and code: a killed step goes on
-there, and the folder is removed once the artifacts are written. The files of `best_hyperparameters`
-and `tuner_results` are those of TFX's Tuner. No type of TFX has room for the chosen trial's
-checkpoints, so a third output, `tuner_run`, carries them to Trainer, also to another machine.
+there, and the folder is removed once the artifacts are written. The file of `best_hyperparameters`
+is that of TFX's Tuner. No type of TFX has room for the chosen trial's checkpoints, so another
+output, `tuner_run`, carries them to Trainer, also to another machine.
 Trainer sets the hyperparameters, copies the checkpoints, finds the training complete, and
 calibrates, describes and exports it. All of `training.minutes` is spent here, the longer training
 of the best trial included; with folds Trainer then trains on all images.
@@ -32,11 +32,9 @@ from components.trainer.preparation import (
     start_devices,
 )
 from components.tuner.search import search
-from components.tuner.trials import DONE
 
-# The files that TFX's Tuner writes.
-_BEST = ("best_hyperparameters", "best_hyperparameters.txt")
-_RESULTS = ("tuner_results", "tuner_results.json")
+# As TFX's Tuner names its file.
+_BEST_FILE = "best_hyperparameters.txt"
 
 
 class Executor(base_executor.BaseExecutor):
@@ -70,19 +68,10 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
         data, prepared.build, strategy, folds=prepared.folds, **places
     )
     plain = {option: get_value(config, option) for option in facts["options"]}
-    values = {
-        trial["number"]: {FOLDS: facts["folds"], **plain, **trial["values"]}
-        for trial in facts["trials"]
-    }
-    complete = [trial for trial in facts["trials"] if trial["state"] == DONE]
-    results = [
-        {"trial_id": str(trial["number"]), "score": trial["score"], **values[trial["number"]]}
-        for trial in sorted(complete, key=lambda trial: -trial["score"])
-    ]
-    best = {"space": [], "values": values[facts["chosen"]]}
-    for (output, name), content in ((_BEST, best), (_RESULTS, results)):
-        path = os.path.join(artifact_utils.get_single_uri(output_dict[output]), name)
-        io_utils.write_string_file(path, json.dumps(content))
+    [best] = [trial for trial in facts["trials"] if trial["number"] == facts["chosen"]]
+    content = {"space": [], "values": {FOLDS: facts["folds"], **plain, **best["values"]}}
+    folder = artifact_utils.get_single_uri(output_dict["best_hyperparameters"])
+    io_utils.write_string_file(os.path.join(folder, _BEST_FILE), json.dumps(content))
     directory = artifact_utils.get_single_uri(output_dict["tuner_run"])
     copy_folder(logs, directory)
     save_trained(chosen, data, facts, checkpoints=checkpoints, directory=directory)

@@ -290,7 +290,7 @@ def test_the_executor_passes_on_the_digest_of_the_code(
 ) -> None:
     from tfx.types.standard_artifacts import Examples, Model, ModelRun
 
-    from components.trainer.executor import Executor
+    from components.trainer.component import Executor
 
     def artifact(kind: Any) -> list[Any]:
         made = kind()

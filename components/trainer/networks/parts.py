@@ -12,10 +12,9 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError, ModelError
-from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.trainer.config.model import ModelConfig
 from components.trainer.networks.layers import Dropout
-from components.trainer.networks.weights_file import StoredWeights, read_weights, write_weights
+from components.trainer.networks.weights_file import read_weights, write_weights
 
 _BACKBONE, _HEAD = "backbone", "head"
 
@@ -197,25 +196,17 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
     ours, theirs = _weighted_layers(Parts.of(model).backbone), [*stored.layers.values()]
     shapes = [[tuple(variable.shape) for variable in layer.weights] for layer in ours]
     if shapes != [[array.shape for array in arrays] for arrays in theirs]:
+        reason = (
+            f"it contains weights of {stored.network}; set model.name to that"
+            if stored.network != config.name
+            else "its layers have other shapes; model.width must be the same"
+        )
         raise ModelError(
-            f"model.weights {config.weights} does not fit model.name {config.name}: "
-            f"{_explain(stored, ours, config)}."
+            f"model.weights {config.weights} does not fit model.name {config.name}: {reason}."
         )
     for layer, arrays in zip(ours, theirs, strict=True):
         for variable, array in zip(layer.weights, arrays, strict=True):
             variable.assign(array)
-
-
-def _explain(stored: StoredWeights, ours: list[Any], config: ModelConfig) -> str:
-    """Return a clause that names the network of the file, or else the first difference."""
-    if stored.network != config.name:
-        return f"it contains weights of {stored.network}; set model.name to that"
-    for layer, arrays in zip(ours, stored.layers.values(), strict=False):
-        shapes, given = [tuple(v.shape) for v in layer.weights], [a.shape for a in arrays]
-        if shapes != given:
-            hint = "; model.width must be the same" if config.name in OWN_NETWORKS else ""
-            return f"{layer.name} has weights of shapes {shapes}, the file has {given}{hint}"
-    return f"it has {len(stored.layers)} layers with weights, the network has {len(ours)}"
 
 
 def save_backbone(model: tf_keras.Model, path: str) -> bool:

@@ -114,11 +114,6 @@ def _open(url: str) -> Iterator[Any]:
     fs, path = open_folder(url)
     with _reading(url):
         try:
-            if fs.isdir(path):
-                raise ModelError(
-                    f"model.weights {url} is a folder: name a weights file in it, such as "
-                    f"{WEIGHTS_FILE}."
-                )
             with fs.open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 yield arrays
         except _DAMAGED as error:

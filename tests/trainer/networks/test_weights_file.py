@@ -57,7 +57,6 @@ def test_what_was_written_is_read_in_order_also_from_a_store(file: Path) -> None
     ("name", "content", "message"),
     [
         ("missing.npz", None, "does not exist"),
-        ("folder", b"", "is a folder: name a weights file"),
         ("model.pt", b"\x80\x02pickle", "or not a weights file"),
         ("empty.npz", b"", "or not a weights file"),
         ("model.h5", b"\x89HDF\r\n", r"or not a weights file: .* a model.build_fn can load others"),
@@ -68,9 +67,7 @@ def test_other_files_are_rejected_before_the_run(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     path = tmp_path / name
-    if name == "folder":
-        path.mkdir()
-    elif content is not None:
+    if content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelError, match=message):
         name_network(config(path))
@@ -160,11 +157,7 @@ def test_the_receiver_has_the_features_of_the_donor(donor: tuple[tf_keras.Model,
 @pytest.mark.parametrize(
     ("name", "width", "message"),
     [
-        (
-            *("cnn", 4),
-            r"cnn: block_1_conv has weights of shapes \[\(3, 3, 3, 4\)\], the file has "
-            r"\[\(3, 3, 3, 2\)\]; model.width must be the same",
-        ),
+        ("cnn", 4, r"its layers have other shapes; model.width must be the same"),
         ("resnet9", 2, r"it contains weights of cnn; set model.name to that"),
     ],
 )
