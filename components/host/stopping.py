@@ -22,8 +22,6 @@ _GRACE_SECONDS = 1.0
 _RESTORE = b"\r\x1b[2K\x1b[?25h"
 
 _acts: list[Callable[[], str | None]] = []
-# Interrupts that do not stop the process, at most one.
-_caught: list[None] = []
 
 
 @contextlib.contextmanager
@@ -34,32 +32,6 @@ def before_stopping(act: Callable[[], str | None]) -> Iterator[None]:
         yield
     finally:
         _acts.remove(act)
-
-
-@contextlib.contextmanager
-def first_interrupt_raises() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` on the first Ctrl-C while the context is open.
-
-    The second one stops the process. Only the main thread can do so; in others nothing changes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGINT, before)
-        raise KeyboardInterrupt
-
-    _caught[:] = [None]
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) == interrupt:
-            # Otherwise `_watch` may still have to hear of it.
-            _caught.clear()
-        signal.signal(signal.SIGINT, before)
 
 
 def require_libraries(program: str) -> None:
@@ -128,8 +100,6 @@ def _write(stream: int, text: bytes) -> None:
 def _watch(reader: int, stop: Callable[[int], None]) -> None:
     """Stop if the main thread, in which Python handles signals, is too busy to do so."""
     while number := os.read(reader, 1):
-        if number[0] == signal.SIGINT and _caught:
-            _caught.clear()
-        elif number[0] in _SIGNALS:
+        if number[0] in _SIGNALS:
             time.sleep(_GRACE_SECONDS)
             stop(number[0])

@@ -58,16 +58,13 @@ def find_best(trials: Sequence[Trial]) -> Trial | None:
     return max(complete, key=lambda trial: (trial.score, -trial.number), default=None)
 
 
-def choose(
-    trials: Sequence[Trial], *, seconds: float, folds: int, interrupted: bool = False
-) -> tuple[Trial, str]:
+def choose(trials: Sequence[Trial], *, seconds: float, folds: int) -> tuple[Trial, str]:
     """Return the trial to export, and why.
 
     Args:
         trials: of the search, the recipe's first.
         seconds: that the search was given.
         folds: number of folds that compared the trials; 0: the eval split did.
-        interrupted: whether the user has ended it.
     """
     recipe, *others = (trial for trial in trials if trial.seconds)
     if not can_gain(recipe):
@@ -77,9 +74,7 @@ def choose(
         )
     best = find_best(others)
     begin = _summarize(recipe, others, seconds=seconds)
-    if interrupted:
-        begin = f"{begin} You interrupted it."
-    if not best and (others or interrupted):
+    if not best and others:
         return recipe, f"{begin} The recipe stays."
     if not best:
         # Another trial takes about as long as the recipe's training.

@@ -2,10 +2,10 @@
 
 The search is one step, as its trials share pixels, features, compiled steps and checkpoints. Its
 state lies in a study folder, found by the same data, configuration and code: a killed step goes on
-there, and the folder is removed once the artifacts are written. The file of `best_hyperparameters`
-is that of TFX's Tuner. No type of TFX has room for the chosen trial's checkpoints, so another
-output, `tuner_run`, carries them to Trainer, also to another machine.
-Trainer sets the hyperparameters, copies the checkpoints, finds the training complete, and
+there, with other `training.minutes`, too, and the folder is removed once the artifacts are written.
+The file of `best_hyperparameters` is that of TFX's Tuner. No type of TFX has room for the chosen
+trial's checkpoints, so another output, `tuner_run`, carries them to Trainer, on another machine,
+too. Trainer sets the hyperparameters, copies the checkpoints, finds the training complete, and
 calibrates, describes and exports it. All of `training.minutes` is spent here, the longer training
 of the best trial included; with folds Trainer then trains on all images.
 """
@@ -63,10 +63,10 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
     config, study = read_config(fn_args), checkpoint_dir(fn_args)
     strategy, logs = start_devices(config), os.path.join(study, "logs")
     prepared = prepare(fn_args, config, strategy)
-    data, places = prepared.data, {"log_dir": logs, "checkpoint_dir": study}
-    chosen, checkpoints, facts = search(
-        data, prepared.build, strategy, folds=prepared.folds, **places
-    )
+    data, folds = prepared.data, prepared.folds
+    # Their number may depend on the minutes.
+    places = {"log_dir": logs, "checkpoint_dir": os.path.join(study, f"folds-{folds}")}
+    chosen, checkpoints, facts = search(data, prepared.build, strategy, folds=folds, **places)
     plain = {option: get_value(config, option) for option in facts["options"]}
     [best] = [trial for trial in facts["trials"] if trial["number"] == facts["chosen"]]
     content = {"space": [], "values": {FOLDS: facts["folds"], **plain, **best["values"]}}

@@ -18,7 +18,6 @@ import tensorflow as tf
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
 from components.host.progress import report_result
-from components.host.stopping import first_interrupt_raises
 from components.trainer.config.recipes import Values, apply_values
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.checkpoint import remove_checkpoints
@@ -57,8 +56,6 @@ class Search:
     """Of the whole search, with those of earlier attempts."""
     start: Values
     """Where trial 1 differs from the recipe's training."""
-    interrupted: bool = False
-    """Whether the user has ended it."""
     study: Study = field(init=False)
     trials: list[Trial] = field(init=False)
     """All trials, the recipe's first."""
@@ -90,13 +87,8 @@ class Search:
             )
         if not can_gain(recipe):
             return
-        try:
-            with first_interrupt_raises():
-                while trial := self._begin_next():
-                    self._train(trial)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            report_result("search interrupted: the best so far is exported; Ctrl-C stops the run")
+        while trial := self._begin_next():
+            self._train(trial)
 
     def _begin_next(self) -> Trial | None:
         """Begin the next trial; return None if there is nothing to gain or no time left."""
@@ -245,7 +237,7 @@ def search(
     start = find_start(fixed, images=data.train.total)
     run = Search(runner, 60 * (plain.training.minutes or 0), start)
     run.run()
-    chosen, text = choose(run.trials, seconds=run.seconds, folds=folds, interrupted=run.interrupted)
+    chosen, text = choose(run.trials, seconds=run.seconds, folds=folds)
     report_result(text)
     write_best(plain, chosen.values, folds=folds, directory=log_dir, text=text)
     config = runner.config(chosen)

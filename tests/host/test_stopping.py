@@ -86,21 +86,3 @@ with before_stopping(note), before_stopping(fail), before_stopping(lambda: None)
 """
     assert stop(program, signal.SIGTERM) == (143, "run.py: gone.\n")
     assert (tmp_path / "noted").read_text() == "stopped"
-
-
-@pytest.mark.slow
-def test_the_second_interrupt_stops_what_the_first_one_ends_early() -> None:
-    program = """
-import time
-from components.host.stopping import first_interrupt_raises
-try:
-    with first_interrupt_raises():
-        ready()
-        time.sleep(60)
-except KeyboardInterrupt:
-    # Longer than a busy main thread is waited for.
-    time.sleep(1.2)
-    ready()
-    time.sleep(60)
-"""
-    assert stop(program, signal.SIGINT, signal.SIGINT) == (130, "run.py: stopped.\n")

@@ -370,6 +370,10 @@ def test_same_code_configuration_and_data_share_checkpoints() -> None:
         key(replace(config, training=TrainingConfig(learning_rate=1e-4))),
     }
     assert len(found) == 6
+    searched, for_longer = (
+        key(replace(config, training=TrainingConfig(minutes=minutes))) for minutes in (5, 60)
+    )
+    assert searched == for_longer
 
 
 def test_other_images_at_the_same_place_share_no_checkpoints(tmp_path: Path) -> None:

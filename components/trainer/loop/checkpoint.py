@@ -207,7 +207,8 @@ def write_whole(path: str, content: bytes) -> None:
 def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training or search find.
 
-    The same training has the same data, configuration, code and weights file. Data are identified
+    The same training has the same data, configuration, code and weights file; a search may go on
+    for other `training.minutes`. Data are identified
     by their URIs, which a new ML Metadata hands out again, and by their content. Without
     `checkpoints` in the configuration, the folder is in the output of this attempt, or for Tuner in
     its temporary folder.
@@ -226,6 +227,7 @@ def checkpoint_dir(fn_args: Any) -> str:
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     data.append([_digest_examples(files) for files in (*fn_args.train_files, *fn_args.eval_files)])
     start = weights_version(from_dict(TrainerConfig, fn_args.custom_config).model)
+    config["training"] = {**config["training"], "minutes": None}
     key = [*data, config, start, fn_args.hyperparameters]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]

@@ -33,7 +33,7 @@ _LOST_TEXTS = ("ollective", "oordination", "/job:worker", "/job:chief", "eartbea
 
 
 def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
-    """Return the strategy for `training.accelerator`, and log the choice and its reason.
+    """Return the strategy for `training.accelerator`, and log the choice.
 
     Call it before TensorFlow computes anything in this process: workers must be connected, and GPUs
     hidden, before that.
@@ -42,19 +42,12 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
         ConfigurationError: the accelerator is not available, or TF_CONFIG cannot be used.
     """
     cluster = Cluster.from_environment()
-    accelerator = config.accelerator
-    kind, reason = (
-        _choose(cluster)
-        if accelerator == "auto"
-        else (accelerator, f"training.accelerator is {accelerator}")
-    )
+    kind = _choose(cluster) if config.accelerator == "auto" else config.accelerator
     if cluster:
         cluster.check(kind, config.minutes)
     strategy = _STRATEGIES[kind](cluster)
-    _LOGGER.info(
-        "Training on %s with %d replica(s): %s.",
-        *(type(strategy).__name__, strategy.num_replicas_in_sync, reason),
-    )
+    name, replicas = type(strategy).__name__, strategy.num_replicas_in_sync
+    _LOGGER.info("Training on %s with %d replica(s).", name, replicas)
     return strategy
 
 
@@ -65,17 +58,11 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
     training has switched on in the same process stays on.
     """
     tf_keras.utils.set_random_seed(config.seed)
-    accelerated = is_accelerated(strategy)
-    wanted = not accelerated if config.deterministic is None else config.deterministic
-    if not wanted:
-        return
-    if accelerated:
-        _LOGGER.info(
-            "training.deterministic is on: convolutions use slower algorithms, and training stops "
-            "at any operation without a deterministic one."
-        )
-    # Otherwise threads add up gradients in the order in which they happen to finish.
-    tf.config.experimental.enable_op_determinism()
+    given = config.deterministic
+    wanted = not is_accelerated(strategy) if given is None else given
+    if wanted:
+        # Otherwise threads add up gradients in the order in which they happen to finish.
+        tf.config.experimental.enable_op_determinism()
 
 
 def is_accelerated(strategy: tf.distribute.Strategy) -> bool:
@@ -95,16 +82,12 @@ def limit_threads() -> None:
             tf.config.threading.set_inter_op_parallelism_threads(available_cpus())
 
 
-def _choose(cluster: Cluster | None) -> tuple[str, str]:
-    """Return the accelerator that `auto` stands for on this machine, and why."""
-    gpus = len(tf.config.list_physical_devices("GPU"))
+def _choose(cluster: Cluster | None) -> str:
+    """Return the accelerator that `auto` stands for on this machine."""
     if cluster and cluster.size > 1:
-        return "workers", f"TF_CONFIG lists {cluster.size} processes"
-    if gpus > 1:
-        return "mirrored", f"this machine has {gpus} GPUs"
-    if gpus:
-        return "gpu", "this machine has a GPU"
-    return "cpu", "there is no GPU or other worker"
+        return "workers"
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return ("cpu", "gpu", "mirrored")[min(gpus, 2)]
 
 
 def _cpu(_: Cluster | None) -> tf.distribute.Strategy:
