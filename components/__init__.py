@@ -29,7 +29,7 @@ COMPONENTS = {
 """Component → the module that defines it, relative to this package."""
 
 _OTHERS = {
-    "AugmentationConfig": ".trainer.config.augmentation",
+    "AugmentationConfig": ".trainer.config.input",
     "EvaluationConfig": ".evaluation.config",
     "IngestConfig": ".ingest.config",
     "ModelConfig": ".trainer.config.model",

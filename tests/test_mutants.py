@@ -42,7 +42,7 @@ MUTANTS = {
     "the checkpoint goes before the model is exported": Mutant(
         "components/trainer/run_fn.py",
         "    _export(classifier,",
-        "    remove_checkpoints(checkpoints)\n    _export(classifier,",
+        "    remove_folder(checkpoints)\n    _export(classifier,",
         "tests/trainer/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(

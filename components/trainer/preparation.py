@@ -13,19 +13,21 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from components.contract.artifact_files import read_json
 from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.example import SHA256
 from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from components.images.pixel_statistics import patch_covariance, pixel_moments
 from components.records.record_reader import read_features
+from components.storage.folder import write_json
+from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import apply_values, choose_weights, resolve
 from components.trainer.config.training import TrainerConfig, can_search
 from components.trainer.export.signatures import TransformGraph
 from components.trainer.input.augment import check_own
 from components.trainer.input.shards import Shards
-from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.loop.fold_images import choose_folds
 from components.trainer.loop.strategy import find_strategy, limit_threads, set_determinism
 from components.trainer.networks.imagenet import check_imagenet
@@ -165,8 +167,7 @@ def save_trained(
     """
     copy_folder(checkpoints, os.path.join(directory, CHOSEN_FOLDER))
     content = {"search": facts, **_identify(config, data)}
-    with tf.io.gfile.GFile(os.path.join(directory, SEARCH_FILE), "w") as file:
-        file.write(json.dumps(content))
+    write_json(os.path.join(directory, SEARCH_FILE), content)
 
 
 def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str, Any]:
@@ -177,8 +178,7 @@ def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str
     Raises:
         ConfigurationError: Tuner had other options or images, so this is not the same training.
     """
-    with tf.io.gfile.GFile(os.path.join(tuner_run, SEARCH_FILE)) as file:
-        content = json.loads(file.read())
+    content = read_json(os.path.join(tuner_run, SEARCH_FILE))
     given = json.loads(json.dumps(_identify(data.config, data)))
     for option, value in given.items():
         if content[option] != value:
@@ -189,7 +189,7 @@ def take_over(tuner_run: str, data: TrainingInput, checkpoints: str) -> dict[str
             )
     if not tf.io.gfile.exists(checkpoints):
         unfinished = f"{checkpoints}.unfinished"
-        remove_checkpoints(unfinished)
+        remove_folder(unfinished)
         copy_folder(os.path.join(tuner_run, CHOSEN_FOLDER), unfinished)
         tf.io.gfile.rename(unfinished, checkpoints)
     facts: dict[str, Any] = content["search"]
@@ -209,12 +209,3 @@ def _identify(config: TrainerConfig, data: TrainingInput) -> dict[str, Any]:
         f"{name}.{key}": value for name in _DECISIVE for key, value in sections[name].items()
     }
     return {**options, _IMAGES: keys.hexdigest()}
-
-
-def copy_folder(source: str, target: str) -> None:
-    """Copy the files of a folder, and its folders."""
-    for folder, _, names in tf.io.gfile.walk(source):
-        place = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
-        tf.io.gfile.makedirs(place)
-        for name in names:
-            tf.io.gfile.copy(os.path.join(folder, name), os.path.join(place, name), overwrite=True)

@@ -2,14 +2,11 @@
 
 import dataclasses
 import datetime
-import json
 import logging
 import os
 import statistics
 import time
 from typing import Any
-
-import tensorflow as tf
 
 from components.contract.configuration import to_dict
 from components.contract.model_files import (
@@ -23,6 +20,8 @@ from components.contract.model_files import (
 from components.contract.rules_of_thumb import LONGEST_INPUT_WAIT
 from components.host.machine import available_memory, fits_in_memory, gib
 from components.metrics.score_metrics import Unknowns
+from components.storage.folder import write_json
+from components.storage.folder_listing import find_files
 from components.trainer.export.signatures import Classifier
 from components.trainer.input.cache import pixel_bytes
 from components.trainer.loop.train import Phase, Training
@@ -54,9 +53,9 @@ def describe_training(
         "folds": folds,
         "search": search,
     }
-    _write(training.history, directory, HISTORY_FILE)
-    _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)
-    _write(description, directory, TRAINING_FILE)
+    write_json(os.path.join(directory, HISTORY_FILE), training.history)
+    write_json(os.path.join(directory, INPUT_FILE), describe_input(training.phases[-1], data))
+    write_json(os.path.join(directory, TRAINING_FILE), description)
 
 
 def _describe_phase(phase: Phase) -> dict[str, Any]:
@@ -109,16 +108,6 @@ def _advise(data: TrainingInput) -> str:
 
 def describe_model(classifier: Classifier, saved_model: str, directory: str) -> None:
     """Write the number of parameters, and the size of the SavedModel in bytes."""
-    size = sum(
-        tf.io.gfile.stat(os.path.join(folder, name)).length
-        for folder, _, names in tf.io.gfile.walk(saved_model)
-        for name in names
-    )
+    size = sum(file.size for file in find_files(saved_model))
     parameters = sum(variable.shape.num_elements() for variable in classifier.model.variables)
-    _write({"parameters": parameters, "bytes": size}, directory, MODEL_FILE)
-
-
-def _write(content: dict[str, Any], directory: str, name: str) -> None:
-    tf.io.gfile.makedirs(directory)
-    with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
-        file.write(json.dumps(content))
+    write_json(os.path.join(directory, MODEL_FILE), {"parameters": parameters, "bytes": size})

@@ -7,7 +7,6 @@ has phases and epochs, `loop/step.py` the training step, `input/dataset.py` its 
 """
 
 import dataclasses
-import json
 import logging
 import os
 import time
@@ -23,6 +22,8 @@ from components.host.machine import require_formats
 from components.metrics.fold_predictions import FoldPredictions, write_folds
 from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
+from components.storage.folder import write_json
+from components.storage.transfer import remove_folder
 from components.trainer.config.training import TrainerConfig
 from components.trainer.export.formats import export_formats
 from components.trainer.export.known import Known, Likeness
@@ -39,7 +40,7 @@ from components.trainer.loop.calibration import (
     fit_threshold,
     predict_logits,
 )
-from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
+from components.trainer.loop.checkpoint import checkpoint_dir
 from components.trainer.loop.folds import Validated, train_with_folds
 from components.trainer.loop.known_features import describe_images
 from components.trainer.loop.strategy import (
@@ -126,7 +127,7 @@ def _train_and_export(
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)
     if is_chief(strategy):
-        remove_checkpoints(checkpoints)
+        remove_folder(checkpoints)
 
 
 def _train(
@@ -200,8 +201,7 @@ def _export(
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
     if unseen:
         write_folds(directory, unseen)
-    with tf.io.gfile.GFile(os.path.join(directory, NETWORK_FILE), "w") as file:
-        file.write(json.dumps({"picked": picked}))
+    write_json(os.path.join(directory, NETWORK_FILE), {"picked": picked})
     describe_model(classifier, directory, fn_args.model_run_dir)
 
 

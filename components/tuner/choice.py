@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
-import tensorflow as tf
 import yaml
 
 from components.contract.confidence import CONFIDENCE, Z
 from components.contract.model_files import BEST_FILE
+from components.storage.folder import replace_file
 from components.trainer.config.recipes import Values, nest_values
 from components.trainer.config.training import TrainerConfig
 from components.tuner.trials import DONE, Trial
@@ -128,6 +128,5 @@ def write_best(
     if "model.name" in values:
         added["transform.size"] = plain.transform.size
     nested = nest_values({**values, **added})
-    tf.io.gfile.makedirs(directory)
-    with tf.io.gfile.GFile(os.path.join(directory, BEST_FILE), "w") as file:
-        file.write(f"# {text}\n{yaml.safe_dump(nested) if nested else ''}")
+    content = f"# {text}\n{yaml.safe_dump(nested) if nested else ''}"
+    replace_file(os.path.join(directory, BEST_FILE), content.encode())

@@ -20,12 +20,12 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
 from components.contract.artifacts import Artifacts
+from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.recipes import get_value
 from components.trainer.input.host_calls import forget_calls
-from components.trainer.loop.checkpoint import checkpoint_dir, remove_checkpoints
+from components.trainer.loop.checkpoint import checkpoint_dir
 from components.trainer.preparation import (
     FOLDS,
-    copy_folder,
     prepare,
     read_config,
     save_trained,
@@ -75,4 +75,4 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
     directory = artifact_utils.get_single_uri(output_dict["tuner_run"])
     copy_folder(logs, directory)
     save_trained(chosen, data, facts, checkpoints=checkpoints, directory=directory)
-    remove_checkpoints(study)
+    remove_folder(study)

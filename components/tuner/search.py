@@ -18,9 +18,9 @@ import tensorflow as tf
 from components.contract.errors import ModelError
 from components.contract.printable import format_duration
 from components.host.progress import report_result
+from components.storage.transfer import remove_folder
 from components.trainer.config.recipes import Values, apply_values
 from components.trainer.config.training import TrainerConfig
-from components.trainer.loop.checkpoint import remove_checkpoints
 from components.trainer.training_input import TrainingInput
 from components.tuner.choice import can_gain, choose, find_best, write_best
 from components.tuner.study import Study, find_space, find_start
@@ -183,7 +183,7 @@ class Search:
         best = find_best(self.trials[1:])
         for other in self.trials[1:]:
             if other is not best:
-                remove_checkpoints(self.runner.folder(other))
+                remove_folder(self.runner.folder(other))
         tried = "".join(f", {key.partition('.')[2]} {value}" for key, value in trial.values.items())
         report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
 

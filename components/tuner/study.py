@@ -5,7 +5,6 @@ than most. All trials are in a file beside the checkpoints, so that a killed sea
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,11 +15,12 @@ import tensorflow as tf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
+from components.contract.artifact_files import read_json
 from components.contract.errors import ConfigurationError
 from components.contract.rules_of_thumb import OWN_NETWORKS, SMALL_SIDE
+from components.storage.folder import write_json
 from components.trainer.config.recipes import RECIPES, Values, apply_values, get_value
 from components.trainer.config.training import TrainerConfig
-from components.trainer.loop.checkpoint import write_whole
 from components.tuner.trials import DIVERGED, DONE, STOPPED, Trial
 
 # As in the text that a search prints itself.
@@ -145,9 +145,7 @@ class Study:
         self._reported = 0
         self.trials: list[Trial] = []
         if tf.io.gfile.exists(self._path):
-            with tf.io.gfile.GFile(self._path) as file:
-                saved = [Trial(**facts) for facts in json.loads(file.read())]
-            for trial in saved:
+            for trial in [Trial(**facts) for facts in read_json(self._path)]:
                 self._begin(trial)
                 self._report(trial)
                 self._tell(trial)
@@ -220,8 +218,7 @@ class Study:
             self._study.tell(self._current, state=TrialState.PRUNED if lost else TrialState.FAIL)
 
     def _save(self) -> None:
-        trials = [dataclasses.asdict(trial) for trial in self.trials]
-        write_whole(self._path, json.dumps(trials).encode())
+        write_json(self._path, [dataclasses.asdict(trial) for trial in self.trials])
 
 
 def _contains(distribution: BaseDistribution, value: Any) -> bool:

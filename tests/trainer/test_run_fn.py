@@ -114,7 +114,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
     monkeypatch.setattr(
         trainer, "export_model", lambda that, *_, **__: exported.append(that.model.get_weights())
     )
-    for name in ("save_backbone", "export_model", "remove_checkpoints"):
+    for name in ("save_backbone", "export_model", "remove_folder"):
         with monkeypatch.context() as patch:
             patch.setattr(trainer, name, fail)
             with pytest.raises(FullDisk):

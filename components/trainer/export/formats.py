@@ -31,6 +31,8 @@ from components.contract.model_files import (
 from components.images.canonical import canonicalize, decode
 from components.images.options import CHANNELS, ImageOptions, TransformConfig
 from components.images.portable import prepare
+from components.storage.folder import replace_file
+from components.storage.transfer import copy_file
 from components.trainer.export import conversion_process
 from components.trainer.export.signatures import Classifier
 
@@ -89,7 +91,6 @@ def export_formats(
         "kinds": list(kinds),
         "known_threshold": classifier.known and classifier.known.threshold,
     }
-    tf.io.gfile.makedirs(os.path.join(directory, GOLDEN_FOLDER))
     with tempfile.TemporaryDirectory(prefix="formats-") as work:
         np.save(os.path.join(work, _IMAGES), some)
         with open(os.path.join(work, MANIFEST_FILE), "w", encoding="utf-8") as file:
@@ -105,8 +106,9 @@ def export_formats(
         _write_golden(number, pixels, classifier, directory, config=config, ingest=shrinking)
         for number, pixels in enumerate(_make_golden(some, size))
     ]
-    _write("".join(f"{text}\n" for text in texts).encode(), directory, LABELS_FILE)
-    _write(json.dumps(manifest, indent=1).encode(), directory, MANIFEST_FILE)
+    lines = "".join(f"{text}\n" for text in texts)
+    for name, content in ((LABELS_FILE, lines), (MANIFEST_FILE, json.dumps(manifest, indent=1))):
+        replace_file(os.path.join(directory, name), content.encode())
 
 
 def _save(
@@ -141,7 +143,7 @@ def _convert(kind: ExportFormat, work: str, directory: str) -> str:
         check=False,
     )
     if not done.returncode:
-        tf.io.gfile.copy(paths[-1], os.path.join(directory, names[-1]), overwrite=True)
+        copy_file(paths[-1], os.path.join(directory, names[-1]))
         return ""
     return find_reason(done.stderr.decode(errors="replace")) or "killed"
 
@@ -190,14 +192,9 @@ def _write_golden(
     [probabilities] = classifier.probabilities(seen).numpy()
     names = [f"{GOLDEN_FOLDER}/{number}{suffix}.png" for suffix in ("", "-seen")]
     for name, png in zip(names, (file, tf.io.encode_png(seen[0])), strict=True):
-        _write(png.numpy(), directory, name)
+        replace_file(os.path.join(directory, name), png.numpy())
     return {
         "input": names[0],
         "seen": names[1],
         "probabilities": [float(value) for value in probabilities],
     }
-
-
-def _write(data: bytes, directory: str, name: str) -> None:
-    with tf.io.gfile.GFile(os.path.join(directory, name), "wb") as file:
-        file.write(data)

@@ -23,6 +23,7 @@ from components.contract.example import (
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import TransformConfig
+from components.storage.folder import replace_file
 from components.storage.saved_model import IDENTITY
 from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
@@ -141,10 +142,7 @@ def save_atomically(
         if tf.io.gfile.exists(left_behind):
             tf.io.gfile.rmtree(left_behind)
     tf.saved_model.save(model, unfinished, signatures=signatures)
-    path = os.path.join(unfinished, IDENTITY)
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(identity)
+    replace_file(os.path.join(unfinished, IDENTITY), identity.encode())
     if unfinished != target:
         tf.io.gfile.rename(unfinished, target)
 

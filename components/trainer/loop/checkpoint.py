@@ -196,14 +196,6 @@ class Checkpoints:
         self._manager.save()
 
 
-def write_whole(path: str, content: bytes) -> None:
-    """Write a file that appears whole or not at all, in a folder that need not exist."""
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.gfile.GFile(f"{path}.unfinished", "wb") as file:
-        file.write(content)
-    tf.io.gfile.rename(f"{path}.unfinished", path, overwrite=True)
-
-
 def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training or search find.
 
@@ -260,9 +252,3 @@ def _digest_examples(pattern: str) -> str:
                 file.seek(-min(os.path.getsize(path), _CHECKSUM_BYTES), os.SEEK_END)
                 digest.update(file.read())
     return digest.hexdigest()
-
-
-def remove_checkpoints(directory: str) -> None:
-    """Remove the checkpoints of a training whose model is exported."""
-    if tf.io.gfile.exists(directory):
-        tf.io.gfile.rmtree(directory)

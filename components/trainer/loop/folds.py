@@ -25,9 +25,9 @@ from scipy.special import softmax
 
 from components.host.progress import naming_fold, report_result
 from components.metrics.fold_predictions import FoldPredictions
+from components.storage.folder import replace_file
 from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.calibration import fit_temperature, improves
-from components.trainer.loop.checkpoint import write_whole
 from components.trainer.loop.fold_images import Rows, SmallSet
 from components.trainer.loop.known_features import score_evaluation
 from components.trainer.loop.linear_head import fit_head
@@ -62,7 +62,7 @@ class FoldResult:
         facts = {"curves": self.curves, "seconds": self.seconds}
         buffer = io.BytesIO()
         np.savez(buffer, logits=self.logits, facts=json.dumps(facts), **self.known_scores)
-        write_whole(path, buffer.getvalue())
+        replace_file(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: str) -> Self | None:

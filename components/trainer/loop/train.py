@@ -24,11 +24,12 @@ import tf_keras
 from components.contract.errors import ModelError
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.host.progress import report_epoch, report_progress
+from components.storage.transfer import remove_folder
 from components.trainer.config.training import TrainerConfig, TrainingConfig
 from components.trainer.input.host_calls import sharing_captured
 from components.trainer.loop.activations import Activations, Tables, choose_views
 from components.trainer.loop.calibration import compile_logits, improves, predict_logits
-from components.trainer.loop.checkpoint import Checkpoints, Progress, remove_checkpoints
+from components.trainer.loop.checkpoint import Checkpoints, Progress
 from components.trainer.loop.linear_head import fit_head, measure
 from components.trainer.loop.metrics import TrainingLog
 from components.trainer.loop.step import Step, erase_tuned, find_state
@@ -281,7 +282,7 @@ class Training:
             problem = _describe_divergence(name, self.data.config.training, epoch=done.epochs)
             if not done.best_epoch and not self.phases:
                 if is_chief(self.model.distribute_strategy):
-                    remove_checkpoints(directory)
+                    remove_folder(directory)
                 raise ModelError(problem)
             _LOGGER.warning("%s The weights of an earlier epoch are kept.", problem)
         self.stopped = not loop.is_complete(done)

@@ -1,13 +1,10 @@
 """A model's two parts, backbone and head: which layers are trained, and the backbone's weights."""
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
@@ -217,15 +214,12 @@ def save_backbone(model: tf_keras.Model, path: str) -> bool:
     """
     if not is_divided(model):
         return False
-    with tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, "weights")
-        arrays: dict[str, Any] = {}
-        for layer in _weighted_layers(Parts.of(model).backbone):
-            # Models within a model may have layers of the same name.
-            name = layer.name if layer.name not in arrays else f"{layer.name}_{len(arrays)}"
-            arrays[name] = layer.get_weights()
-        write_weights(local, arrays, network=model.name)
-        tf.io.gfile.copy(local, path, overwrite=True)
+    arrays: dict[str, Any] = {}
+    for layer in _weighted_layers(Parts.of(model).backbone):
+        # Models within a model may have layers of the same name.
+        name = layer.name if layer.name not in arrays else f"{layer.name}_{len(arrays)}"
+        arrays[name] = layer.get_weights()
+    write_weights(path, arrays, network=model.name)
     return True
 
 

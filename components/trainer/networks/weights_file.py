@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from components.contract.errors import ModelError
 from components.contract.model_files import WEIGHTS_FILE
 from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from components.storage.folder import explaining_errors, is_local, open_folder
+from components.storage.folder import explaining_errors, is_local, open_folder, replace_file
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def read_weights(url: str) -> StoredWeights:
 
 
 def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
-    """Write the weights of each layer by name, and the name of the network."""
+    """Write the weights of each layer by name, and the name of the network, to a path or URL."""
     import numpy as np
 
     numbered = {
@@ -102,8 +103,9 @@ def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: st
         for layer, arrays in layers.items()
         for number, array in enumerate(arrays)
     }
-    with open(path, "wb") as file:
-        np.savez(file, **{_NETWORK: np.array(network)}, **numbered)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{_NETWORK: np.array(network)}, **numbered)
+    replace_file(path, buffer.getvalue())
 
 
 @contextlib.contextmanager
