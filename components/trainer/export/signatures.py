@@ -25,6 +25,7 @@ from components.images.canonical import decode
 from components.images.options import TransformConfig
 from components.storage.folder import replace_file
 from components.storage.saved_model import IDENTITY
+from components.storage.transfer import remove_folder
 from components.trainer.export.decoding import Decoded, decode_files
 from components.trainer.export.explanation import make_explain
 from components.trainer.export.known import Known
@@ -139,8 +140,7 @@ def save_atomically(
     target = directory.rstrip("/")
     unfinished = f"{target}.unfinished" if on_disk(target) else target
     for left_behind in {target, unfinished}:
-        if tf.io.gfile.exists(left_behind):
-            tf.io.gfile.rmtree(left_behind)
+        remove_folder(left_behind)
     tf.saved_model.save(model, unfinished, signatures=signatures)
     replace_file(os.path.join(unfinished, IDENTITY), identity.encode())
     if unfinished != target:

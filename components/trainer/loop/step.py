@@ -59,13 +59,12 @@ class Step:
     @property
     def checkpointed(self) -> dict[str, Any]:
         """Everything with variables, by its name in checkpoints."""
-        parts = {
+        return {
             "model": self.model,
             "optimizer": self.optimizer,
             "train": self.train,
             "evaluation": self.evaluation,
         }
-        return {name: part for name, part in parts.items() if part}
 
     def tune(self, config: TrainingConfig) -> None:
         """Go on with a configuration that differs in nothing but what `erase_tuned` erases."""
