@@ -209,7 +209,7 @@ RUNGS = (
     Rung(
         "reader indexed",
         "shards mapped into memory; no records parsed",
-        _ours(cache="none", reader="indexed"),
+        _ours(cache="none"),
     ),
     Rung("storage raw", "pixels in the shards", _ours("raw", cache="none")),
     Rung("cache file", "pixels in a file of their own", _from_pixel_file),

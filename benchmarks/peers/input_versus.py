@@ -42,9 +42,9 @@ _MODULE = "benchmarks.peers.input_versus"
 _HERE = ("tf.data",)
 # Contender → the options of section `input`.
 _OURS = {
-    "ours": {"reader": "indexed", "cache": "none"},
+    "ours": {"cache": "none"},
     "ours, streamed": {"reader": "streamed", "cache": "none"},
-    "ours, decoded in memory": {"reader": "indexed", "cache": "decoded"},
+    "ours, decoded in memory": {"cache": "decoded"},
 }
 _LIMIT = "limit"
 _SECONDS = 2.0

@@ -12,10 +12,9 @@ from components.trainer.config.model import check_path
 class InputConfig:
     """How training and evaluation read the transformed shards."""
 
-    reader: Literal["auto", "indexed", "streamed"] = "auto"
-    """How to read shards. indexed: map local shards into memory. streamed: read shards in
-    sequence and interleave them, for shards in Cloud Storage. auto: indexed if the shards are
-    local."""
+    reader: Literal["auto", "streamed"] = "auto"
+    """How to read shards. streamed: in sequence, several at a time, as shards in Cloud Storage.
+    auto: map local shards into memory, and stream others."""
 
     cache: Literal["auto", "none", "decoded", "file"] = "auto"
     """What to keep in memory or on disk after the first epoch. decoded: uint8 pixels, in memory.

@@ -1,6 +1,6 @@
 """From shards to batches for the accelerator: list, order, read, decode, batch, prefetch.
 
-`find_record_table` lists the records, and a sampler orders them; `stream.py` reads shards without
+A `RecordTable` lists the records, and a sampler orders them; `stream.py` reads shards without
 random access. A `LoadBatch` reads and decodes a whole batch; several run at the same time.
 """
 
@@ -28,7 +28,6 @@ from components.trainer.input.sampler import Int64Array, ShuffledSampler, Traini
 from components.trainer.input.shards import (
     RecordTable,
     Shards,
-    find_record_table,
     map_shards,
 )
 from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
@@ -142,14 +141,15 @@ class ReadPlan:
 
 
 def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
-    """Read and decode batches: any records of indexed shards, or streamed records."""
-    if table := find_record_table(plan.shards, plan.options):
-        return plan.map(plan.sample_records(), _decode_indexed(plan, table))
-    return _decode_streamed(plan)
+    """Read and decode batches: any records of local shards, or streamed records."""
+    if plan.options.reader == "streamed" or not plan.shards.local:
+        return _decode_streamed(plan)
+    return plan.map(plan.sample_records(), _decode_indexed(plan))
 
 
-def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
+def _decode_indexed(plan: ReadPlan) -> LoadBatch:
     """Decode record numbers, from mapped shards."""
+    table = RecordTable.read(plan.shards)
     open_shard = map_shards(plan.shards.paths, shuffled=plan.order is not None)
     decoder = HostDecoder(plan.config)
 

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.artifact_files import on_disk
-from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.contract.errors import DataError, StorageError
 from components.contract.example import INDEX_FILE, sort_splits
 from components.records.record_index import read_rows
 from components.records.shard_files import read_counts, read_index
-from components.trainer.config.input import InputConfig
 from components.trainer.input.sampler import Int64Array
 
 # Shards mapped at the same time when reading shard after shard, and some shards at a time. The
@@ -128,22 +127,6 @@ class RecordTable:
         opened = {shard: open_shard(shard) for shard in set(shards)}
         places = zip(shards, starts.tolist(), ends.tolist(), strict=True)
         return [opened[shard][start:end] for shard, start, end in places]
-
-
-def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | None:
-    """Read the record table if `options` allow random access; None to stream the shards.
-
-    Raises:
-        ConfigurationError: `options` need random access, which these shards do not offer.
-    """
-    if options.reader == "indexed" and not shards.local:
-        raise ConfigurationError(
-            f"input.reader is 'indexed', which needs local shards, but these are at {shards.uri}: "
-            f"choose input.reader streamed."
-        )
-    if options.reader == "streamed" or not shards.local:
-        return None
-    return RecordTable.read(shards)
 
 
 def map_shards(paths: list[str], *, shuffled: bool = False) -> Callable[[int], memoryview]:

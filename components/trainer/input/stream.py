@@ -53,7 +53,7 @@ def shuffle_epochs(
     if not paths:
         raise ConfigurationError(
             f"{order.pipelines} workers cannot share {len(shards.counts)} shards: "
-            f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
+            f"set ingest.min_shards to {order.pipelines} or more."
         )
     first_epoch, skipped = divmod(position, sum(counts))
 

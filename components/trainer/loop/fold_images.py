@@ -87,7 +87,7 @@ class SmallSet:
         options = data.config.input
         # A file would stay behind, and rows are read by their index.
         cache = "decoded" if options.cache == "file" else options.cache
-        options = dataclasses.replace(options, cache=cache, reader="indexed")
+        options = dataclasses.replace(options, cache=cache, reader="auto")
         config = dataclasses.replace(data.config, input=options)
         learned = np.setdiff1d(np.arange(len(self.records)), judged)
         train, evaluation = (

@@ -218,13 +218,6 @@ def test_missing_record_indexes_are_an_error(
         shard_folder.dataset("eval", options=InputConfig(cache="none"))
 
 
-def test_the_indexed_reader_needs_local_shards() -> None:
-    shards = Shards("gs://bucket/examples", "train", {"data": 10})
-    options = InputConfig(cache="none", reader="indexed")
-    with pytest.raises(ConfigurationError, match="but these are at gs://bucket/examples: choose"):
-        make_dataset(shards, config=CONFIG, feature_spec={}, batch_size=2, options=options)
-
-
 @pytest.mark.parametrize(("shuffled", "most"), [(False, 4), (True, 64)])
 def test_few_shards_stay_mapped(tmp_path: Path, shuffled: bool, most: int) -> None:
     paths = []

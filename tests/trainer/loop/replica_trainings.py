@@ -58,7 +58,7 @@ def main(shards: str, target: str, *names: str) -> None:
         _check_activations(ShardFolder(Path(shards), {}, {}))
     for name in names:
         kind, _, devices = name.partition("-")
-        reader: Any = "streamed" if kind == "streamed" else "indexed"
+        reader: Any = "streamed" if kind == "streamed" else "auto"
         options = FULL if kind in ("whole", "killed", "stopped") else PLAIN
         if not devices:
             # Those that can be stopped are not saved within an epoch, where replicas differ.
