@@ -158,12 +158,7 @@ def save_trained(
 ) -> None:
     """Write what `take_over` reads: the training of the chosen trial, and how it was found.
 
-    Args:
-        config: of the chosen trial.
-        data: images of the search.
-        facts: of the search.
-        checkpoints: folder of the chosen trial's.
-        directory: for the files.
+    `config` and `checkpoints`, a folder, are those of the chosen trial.
     """
     copy_folder(checkpoints, os.path.join(directory, CHOSEN_FOLDER))
     content = {"search": facts, **_identify(config, data)}

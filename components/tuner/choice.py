@@ -61,10 +61,8 @@ def find_best(trials: Sequence[Trial]) -> Trial | None:
 def choose(trials: Sequence[Trial], *, seconds: float, folds: int) -> tuple[Trial, str]:
     """Return the trial to export, and why.
 
-    Args:
-        trials: of the search, the recipe's first.
-        seconds: that the search was given.
-        folds: number of folds that compared the trials; 0: the eval split did.
+    The recipe's trial is the first; `seconds` are those that the search was given; `folds` compared
+    the trials, or, if 0, the eval split did.
     """
     recipe, *others = (trial for trial in trials if trial.seconds)
     if not can_gain(recipe):
@@ -112,14 +110,9 @@ def _summarize(recipe: Trial, others: Sequence[Trial], *, seconds: float) -> str
 def write_best(
     plain: TrainerConfig, values: Values, *, folds: int, directory: str, text: str
 ) -> None:
-    """Write the values of the chosen trial, and options that a run would choose by them.
+    """Write the values of the chosen trial, which differ from `plain`, and what follows from them.
 
-    Args:
-        plain: what the trial differs from.
-        values: of the trial.
-        folds: of every trial.
-        directory: for the file.
-        text: the reason for the choice, for a comment.
+    That is options that a run would choose by them. `text` is a comment: the reason.
     """
     added: dict[str, Any] = {}
     if values and plain.training.folds == "auto":

@@ -43,11 +43,8 @@ def find_start(config: TrainerConfig, *, images: int) -> dict[str, Any]:
     """Return option → value where the first trial differs from the recipe's training.
 
     It trains ResNet-9 instead of a smaller network on small images, and has mirrored images,
-    stronger augmentation and twice as many epochs. Options that the user has set stay.
-
-    Args:
-        config: of trial 0.
-        images: number of training images.
+    stronger augmentation and twice as many epochs. Options that the user has set stay. `config` is
+    that of trial 0, `images` the number of training images.
     """
     start: dict[str, Any] = {}
     if config.model.name == "cnn" and (config.transform.size or 0) <= SMALL_SIDE:
@@ -80,12 +77,7 @@ def list_changes(config: TrainerConfig, values: Values) -> dict[str, Any]:
 
 
 def find_space(plain: TrainerConfig, start: Values) -> dict[str, BaseDistribution]:
-    """Return option → what to try.
-
-    Args:
-        plain: configuration of trial 0.
-        start: where trial 1 differs. The values lie around its own.
-    """
+    """Return option → what to try, around the values of trial 1, which differs by `start`."""
     config = apply_values(plain, start)
     training, network = config.training, config.model.name
     decay, epochs, batch = training.weight_decay, training.epochs, training.batch_size
@@ -132,10 +124,7 @@ class Study:
     ) -> None:
         """Read the trials of an earlier attempt, if there are any.
 
-        Args:
-            config: of trial 0.
-            space: what the others may differ in.
-            directory: path or URL of the folder with the checkpoints of the search.
+        `config` is that of trial 0; `directory`, a path or URL, has the checkpoints of the search.
         """
         self._config, self.space = config, space
         self._path = os.path.join(directory, _TRIALS)
