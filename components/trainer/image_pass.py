@@ -42,13 +42,8 @@ def write_images(
 ) -> None:
     """Write `images.parquet` and, if there are features, `embeddings.npy`.
 
-    Rows are in the order of the splits, train first, and of the records.
-
-    Args:
-        model: the trained model, from uint8 images to logits.
-        data: splits of the training.
-        labels: texts of the label ids.
-        directory: path or URL of the folder to write to.
+    Rows are in the order of the splits, train first, and of the records. `labels` are the texts of
+    the label ids.
     """
     splits = Shards.of_all_splits(data.train.uri)
     rows = sum(shards.total for shards in splits)

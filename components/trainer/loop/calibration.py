@@ -82,12 +82,7 @@ def improves(before: Logits, after: Logits, ids: NDArray[np.int64]) -> bool:
     """Return whether other logits of the same images are better beyond chance.
 
     That is whether the whole 95 % interval of the paired difference of their cross-entropies, each
-    with the best temperature, is above 0.
-
-    Args:
-        before: [images, classes].
-        after: likewise.
-        ids: true label ids, [images].
+    with the best temperature, is above 0. Logits are [images, classes], `ids` the true label ids.
     """
     losses = [
         -pick_true(log_softmax, logits, ids, fit_temperature(logits, ids))

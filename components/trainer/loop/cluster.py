@@ -60,9 +60,7 @@ class Cluster:
     def check(self, accelerator: str, minutes: float | None = None) -> None:
         """Raise `ConfigurationError` if the processes cannot train together.
 
-        Args:
-            accelerator: `training.accelerator`, or what its `auto` stands for.
-            minutes: `training.minutes`.
+        `accelerator` is what `training.accelerator` stands for, `minutes` is `training.minutes`.
         """
         if self.size == 1:
             return

@@ -27,10 +27,7 @@ Labeled = tuple[NDArray[np.floating[Any]], NDArray[np.int64]]
 def describe_images(training: Training, shards: Shards, *, phase: str) -> Labeled | None:
     """Return the features of the first images of a split; None without a last Dense layer.
 
-    Args:
-        training: a completed one.
-        shards: of its train or eval split.
-        phase: whose weights its model has.
+    The training is complete, and its model has the weights of `phase`.
     """
     model: tf_keras.Model = training.model
     source: Source = training.data

@@ -119,11 +119,8 @@ def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none
     """Choose the layers to train with the head; others neither learn nor update their statistics.
 
     Batch normalization is never trained: statistics from a few batches would replace those of the
-    much larger pretraining set. It runs in inference mode even in training.
-
-    Args:
-        model: built by `build_model`.
-        unfreeze: number of last blocks of the backbone to train, top (half of them), all or none.
+    much larger pretraining set. It runs in inference mode even in training. `unfreeze` is the
+    number of last blocks of the backbone to train, top (half of them), all or none.
 
     Raises:
         ConfigurationError: the network has fewer blocks.
