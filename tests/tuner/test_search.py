@@ -32,8 +32,8 @@ def make(
     model: ModelConfig | None = None,
     **training: Any,
 ) -> Search:
-    made = config(**training)
-    data: Any = SimpleNamespace(config=replace(made, model=model or made.model))
+    plain = config(**training)
+    data: Any = SimpleNamespace(config=replace(plain, model=model or plain.model))
     start = find_start(data.config, images=3000)
     nothing: Any = None
     runner = TrialRunner(data, nothing, nothing, folds, "", str(directory))
@@ -184,15 +184,15 @@ def test_a_search_that_was_killed_in_a_trial_goes_on(
         searched(tmp_path / "killed", seconds=500)
     runs = simulate(monkeypatch, rising)
     again = make(tmp_path / "killed", seconds=500, epochs=30)
-    assert again.left == pytest.approx(500 - sum(one.seconds for one in again.trials))
+    assert again.left == pytest.approx(500 - sum(ours.seconds for ours in again.trials))
     again.run()
     # The trial goes on from its checkpoint, 11 epochs, which were charged but for a tenth.
     assert runs[0] == (number, whole.trials[number].epochs - 11)
-    assert [one.number for one in again.trials] == [*range(len(again.trials))]
+    assert [ours.number for ours in again.trials] == [*range(len(again.trials))]
     # The last two depend on the time that is left.
     count = min(len(again.trials), len(whole.trials)) - 2
-    for one, other in zip(again.trials[:count], whole.trials[:count], strict=True):
-        assert (one.values, one.score, one.state) == (other.values, other.score, other.state)
+    for ours, other in zip(again.trials[:count], whole.trials[:count], strict=True):
+        assert (ours.values, ours.score, ours.state) == (other.values, other.score, other.state)
     assert whole.trials[number].seconds - again.trials[number].seconds <= 6
 
 
@@ -347,16 +347,16 @@ def test_the_folds_are_parts_of_a_trial(tmp_path: Path, monkeypatch: pytest.Monk
     run = make(tmp_path, seconds=400, epochs=30, folds=5, metric="accuracy").runner
     run.__dict__["_small"] = images
     built: Any = SimpleNamespace(model=None, shared=None)
-    found: list[Any] = []
+    reports: list[Any] = []
 
     def report(trial: Trial) -> bool:
-        found.append((trial.score, len(trial.scores), trial.epochs))
+        reports.append((trial.score, len(trial.scores), trial.epochs))
         return trial.number == 2 and trial.epochs == 12
 
     trial, stopped = Trial(1, {}), Trial(2, {})
     run._train_folds(trial, built, run.data, "", report)
-    assert [epochs for _, _, epochs in found] == [6, 12, 18, 24]
-    assert found[:2] == [(0.8, 2, 6), (pytest.approx(0.7), 4, 12)]
+    assert [epochs for _, _, epochs in reports] == [6, 12, 18, 24]
+    assert reports[:2] == [(0.8, 2, 6), (pytest.approx(0.7), 4, 12)]
     # All images are of the first class, and so are the predictions.
     assert (trial.score, trial.epochs, trial.state) == (1.0, 30, "complete")
     run._train_folds(stopped, built, run.data, "", report)

@@ -20,16 +20,16 @@ from pipeline_def.config.config import Config
 
 
 def config(**training: Any) -> TrainerConfig:
-    made = TrainerConfig(
+    unresolved = TrainerConfig(
         transform=TransformConfig(size=32),
         model=ModelConfig(name="resnet9", weights="none"),
         training=TrainingConfig(minutes=5, **training),
     )
-    return resolve(made, shorter_side=32, images=3000)[0]
+    return resolve(unresolved, shorter_side=32, images=3000)[0]
 
 
-def begin(made: TrainerConfig) -> dict[str, Any]:
-    return find_start(made, images=3000)
+def begin(plain: TrainerConfig) -> dict[str, Any]:
+    return find_start(plain, images=3000)
 
 
 Draw = Callable[..., list[Trial]]
@@ -41,9 +41,9 @@ def draw(tmp_path: Path) -> Draw:
     folders = map(str, itertools.count())
 
     def draw(
-        made: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
+        plain: TrainerConfig, count: int, score: Callable[[dict[str, Any]], float] = lambda _: 0.5
     ) -> list[Trial]:
-        study = Study(made, find_space(made, begin(made)), str(tmp_path / next(folders)))
+        study = Study(plain, find_space(plain, begin(plain)), str(tmp_path / next(folders)))
         trial: Trial | None = study.begin(Trial(0, {}, "recipe"))
         while trial:
             trial.complete(["1"])
@@ -56,11 +56,11 @@ def draw(tmp_path: Path) -> Draw:
     return draw
 
 
-def values_of(made: TrainerConfig) -> dict[str, list[Any]]:
+def values_of(plain: TrainerConfig) -> dict[str, list[Any]]:
     """Return option → values of a choice, or ends of a range."""
     return {
         option: [*one.choices] if isinstance(one, CategoricalDistribution) else [one.low, one.high]  # type: ignore[attr-defined]
-        for option, one in find_space(made, begin(made)).items()
+        for option, one in find_space(plain, begin(plain)).items()
     }
 
 
@@ -99,8 +99,8 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
     assert find_space(few, start)["training.optimizer"] == CategoricalDistribution(["sgd"])
     # Its options only suit each other.
     for fixed in ("training.optimizer", "model.width"):
-        made = replace(few, training=replace(few.training, fixed=[fixed]))
-        options = find_start(made, images=500).keys()
+        restricted = replace(few, training=replace(few.training, fixed=[fixed]))
+        options = find_start(restricted, images=500).keys()
         assert not {"model.name", "training.learning_rate"} & options
     # Large images are no digits, and another network is not made slower.
     large = replace(changed, transform=TransformConfig(size=96), model=ModelConfig(name="cnn"))
@@ -113,10 +113,10 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
         "augmentation.flip",
     }
     # The layers of the user's own network are not ours to change.
-    own = TrainerConfig(
+    with_build_fn = TrainerConfig(
         model=ModelConfig(build_fn="my.network"), training=TrainingConfig(minutes=5)
     )
-    mine, _ = resolve(own, shorter_side=32, images=3000)
+    mine, _ = resolve(with_build_fn, shorter_side=32, images=3000)
     assert not {"model.dropout", "model.width"} & find_space(mine, begin(mine)).keys()
     # A recipe that the user has set is for its network.
     given = ["training.recipe", "training.minutes"]
@@ -126,18 +126,18 @@ def test_the_first_trial_is_what_has_helped_most_but_for_what_the_user_has_set()
 
 
 def test_the_users_values_are_kept(draw: Draw) -> None:
-    made = Config(
+    given = Config(
         training=TrainingConfig(minutes=5, learning_rate=0.3, fixed=["augmentation.flip"]),
         given=["training.learning_rate", "training.minutes", "training.fixed"],
     )
-    resolved, _ = resolve(made, shorter_side=32, images=3000)
+    resolved, _ = resolve(given, shorter_side=32, images=3000)
     fixed = resolved.training.fixed
     assert fixed == ["augmentation.flip", "training.learning_rate"]
     plain = config(fixed=[*fixed, "training.epochs"])
     drawn = [apply_values(plain, trial.values) for trial in draw(plain, 6)]
-    assert {one.training.learning_rate for one in drawn} == {plain.training.learning_rate}
-    assert {one.training.epochs for one in drawn} == {plain.training.epochs}
-    assert {one.augmentation.flip for one in drawn} == {plain.augmentation.flip}
+    assert {changed.training.learning_rate for changed in drawn} == {plain.training.learning_rate}
+    assert {changed.training.epochs for changed in drawn} == {plain.training.epochs}
+    assert {changed.augmentation.flip for changed in drawn} == {plain.augmentation.flip}
 
 
 def test_trials_are_different_valid_and_the_same_for_a_seed(draw: Draw, tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_proposals_learn_from_the_trials(draw: Draw) -> None:
         return 0.9 if values.get("training.epochs", 40) <= 40 else 0.5
 
     later = draw(config(), 20, score)[12:]
-    found = sum(trial.values.get("training.epochs", 40) <= 40 for trial in later)
+    short_ones = sum(trial.values.get("training.epochs", 40) <= 40 for trial in later)
     # At random it would be four.
-    assert found >= 6
+    assert short_ones >= 6
 
 
 @pytest.mark.parametrize(

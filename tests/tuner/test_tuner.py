@@ -124,16 +124,16 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
         killed.setattr("components.tuner.executor.save_trained", fail)
         with pytest.raises(InterruptedError):
             run_step(tuner, shard_folder, tmp_path / "killed")
-    found = run_step(tuner, shard_folder, tmp_path / "tuner")
+    tuned_outputs = run_step(tuner, shard_folder, tmp_path / "tuner")
     # Rate, length, smoothing and dropout differ in variables of one compiled step.
     assert len(runners[0].built) == 1
     # At the end of each of the two trials; an epoch is short.
     assert len(saved) == 2
     # The study is over once the artifacts are written.
     assert not [*(tmp_path / "checkpoints").iterdir()]
-    tuned = Path(found["tuner_run"][0].uri)
+    tuned = Path(tuned_outputs["tuner_run"][0].uri)
     names = {"hyperparameters": "best_hyperparameters", "tuner_run": "tuner_run"}
-    given = {name: found[output] for name, output in names.items()}
+    given = {name: tuned_outputs[output] for name, output in names.items()}
     outputs = {name: tuner.outputs[output] for name, output in names.items()}
 
     def train(target: Path, component: Any, **more: Any) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     channel = {"hyperparameters": outputs["hyperparameters"]}
     alone = ImageTrainer(**channels(), **channel, config=replace(config, checkpoints=""))
     train(tmp_path / "3", alone, given=values)
-    for one in weights[1:]:
-        for first, other in zip(weights[0], one, strict=True):
+    for others in weights[1:]:
+        for first, other in zip(weights[0], others, strict=True):
             np.testing.assert_array_equal(first, other)
 
     def refuse(target: Path, training: TrainingConfig, reason: str) -> None:

@@ -111,8 +111,8 @@ def test_what_the_user_has_set_stays_even_if_it_is_the_default(tmp_path: Path) -
 
 def test_a_longer_training_for_fewer_images() -> None:
     images = (100, 3_000, 50_000, 10_000_000, 0)
-    found = [resolve(CIFAR, shorter_side=32, images=count)[0].training.epochs for count in images]
-    assert found == [40, 40, 15, 15, 40]
+    epochs = [resolve(CIFAR, shorter_side=32, images=count)[0].training.epochs for count in images]
+    assert epochs == [40, 40, 15, 15, 40]
 
 
 INEFFECTIVE = {

@@ -104,13 +104,13 @@ def test_bad_files_have_errors_and_good_ones_predictions() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [[], [b""], [b"", b"x"], [PNG[:50]]], ids=len)
 def test_only_bad_files(files: list[bytes]) -> None:
-    found = predict(files)
-    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(
+    answers = predict(files)
+    assert {name: len(values) for name, values in answers.items()} == dict.fromkeys(
         ("label", "labels", "probabilities", "error"), len(files)
     )
-    assert not found["probabilities"].any()
-    assert not any(found["label"])
-    assert all(found["error"])
+    assert not answers["probabilities"].any()
+    assert not any(answers["label"])
+    assert all(answers["error"])
 
 
 def test_warmup_records_are_what_tensorflow_serving_reads(tmp_path: Path) -> None:

@@ -63,11 +63,11 @@ def test_the_heat_is_at_the_decisive_square(
     model.compile("adam", loss)
     model.fit(images, classes, epochs=4, batch_size=32, verbose=0)
     images, classes, places = squares(_TESTED, size, side)
-    found = model.predict(images, verbose=0).argmax(axis=1)
-    assert (found == classes).mean() > 0.95
+    predicted = model.predict(images, verbose=0).argmax(axis=1)
+    assert (predicted == classes).mean() > 0.95
 
     draw = compile_draw(model)
-    heat = draw(images, found)
+    heat = draw(images, predicted)
     margin = 2 if size == 32 else 5
     inside = [around(*pair, side, margin).sum() for pair in zip(heat, places, strict=True)]
     assert np.median(np.array(inside) / heat.sum(axis=(1, 2))) > fraction
@@ -76,8 +76,8 @@ def test_the_heat_is_at_the_decisive_square(
 
     for variable, other in zip(model.variables, build(name, size, seed=9).variables, strict=True):
         variable.assign(other)
-    pairs = zip(heat, draw(images, found), strict=True)
-    alike = [np.corrcoef(one.ravel(), other.ravel())[0, 1] for one, other in pairs]
+    pairs = zip(heat, draw(images, predicted), strict=True)
+    alike = [np.corrcoef(before.ravel(), other.ravel())[0, 1] for before, other in pairs]
     assert np.mean(alike) < 0.5
 
 

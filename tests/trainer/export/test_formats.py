@@ -100,8 +100,8 @@ def test_formats_match_the_model_and_are_measured(tmp_path: Path) -> None:
     known = classifier.probabilities(tf.constant(np.stack(images))).numpy()
     assert np.abs(run_onnx(folder / "model.onnx", np.stack(images)) - known).max() < 1e-5
     for kind, tolerance in (("float16", 1e-3), ("dynamic", 0.02), ("int8", 0.05)):
-        found = run_lite(folder / f"{kind}.tflite", np.stack(images))
-        np.testing.assert_allclose(found, known, atol=tolerance)
+        answers = run_lite(folder / f"{kind}.tflite", np.stack(images))
+        np.testing.assert_allclose(answers, known, atol=tolerance)
     assert (folder / "labels.txt").read_text() == "blue\ngreen\nred\n"
     manifest = json.loads((folder / "formats.json").read_text())
     assert manifest["ingest"] == ingest
@@ -119,10 +119,10 @@ def _check_golden(folder: Path, manifest: Any) -> None:
     for golden in manifest["golden"]:
         pixels, seen = (np.asarray(Image.open(folder / golden[key])) for key in ("input", "seen"))
         sizes.add(pixels.shape)
-        [found] = run_onnx(folder / "model.onnx", pixels[np.newaxis])
-        np.testing.assert_allclose(found, golden["probabilities"], atol=0.01)
-        [found] = run_lite(folder / "float16.tflite", seen[np.newaxis])
-        np.testing.assert_allclose(found, golden["probabilities"], atol=0.002)
+        [probabilities] = run_onnx(folder / "model.onnx", pixels[np.newaxis])
+        np.testing.assert_allclose(probabilities, golden["probabilities"], atol=0.01)
+        [probabilities] = run_lite(folder / "float16.tflite", seen[np.newaxis])
+        np.testing.assert_allclose(probabilities, golden["probabilities"], atol=0.002)
     assert sizes == {(16, 16, 3), (33, 48, 3), (80, 61, 3), (8, 11, 3)}
 
 
@@ -175,8 +175,8 @@ def test_networks_have_every_format_and_answer_alike_as_onnx(
     assert facts["failed"] == {}
     for golden in facts["golden"]:
         pixels = np.asarray(Image.open(tmp_path / golden["input"]))
-        [found] = run_onnx(tmp_path / "model.onnx", pixels[np.newaxis])
-        np.testing.assert_allclose(found, golden["probabilities"], atol=0.01)
+        [probabilities] = run_onnx(tmp_path / "model.onnx", pixels[np.newaxis])
+        np.testing.assert_allclose(probabilities, golden["probabilities"], atol=0.01)
 
 
 CUDA = "E0000 00:00:1795.3 30 cuda_platform.cc:52] failed call to cuInit: CUDA error: UNKNOWN (303)"
@@ -218,8 +218,8 @@ def test_erfc_and_captured_constants_become_onnx(tmp_path: Path) -> None:
     file = str(tmp_path / "model.onnx")
     convert("onnx", str(tmp_path / "model"), "", str(tmp_path / "facts.json"), file)
     pixels = np.arange(24, dtype=np.uint8).reshape(1, 2, 4, 3) * 10
-    [found] = run_onnx(Path(file), pixels)
-    np.testing.assert_allclose(found, answer(pixels)["probabilities"][0], atol=1e-6)
+    [probabilities] = run_onnx(Path(file), pixels)
+    np.testing.assert_allclose(probabilities, answer(pixels)["probabilities"][0], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -241,9 +241,9 @@ def test_pretrained_networks_lose_little_in_all_formats(tmp_path: Path) -> None:
     export_formats(classifier, KINDS, str(tmp_path), images=images, **given, ingest={})
     np.testing.assert_allclose(run_onnx(tmp_path / "model.onnx", images), known, atol=2e-5)
     for kind, tolerance in (("float16", 0.002), ("dynamic", 0.02), ("int8", 0.04)):
-        found = run_lite(tmp_path / f"{kind}.tflite", images)
-        assert np.abs(found - known).mean() < tolerance
-        assert (found.argmax(axis=1) == classes).mean() > 0.95
+        answers = run_lite(tmp_path / f"{kind}.tflite", images)
+        assert np.abs(answers - known).mean() < tolerance
+        assert (answers.argmax(axis=1) == classes).mean() > 0.95
 
 
 @pytest.mark.slow

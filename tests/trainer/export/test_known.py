@@ -74,8 +74,8 @@ def answer(classifier: Classifier, images: NDArray[np.uint8]) -> dict[str, NDArr
 def test_false_alarms_are_as_wanted_and_unknown_images_are_found(network: tf_keras.Model) -> None:
     classifier, unknowns = fit(network)
     images = np.concatenate([draw(COLORS, 300, seed=3)[0], draw(GRAY, 300, seed=4)[0]])
-    found = answer(classifier, images)
-    score, known = found[KNOWN_SCORE], found[KNOWN]
+    outputs = answer(classifier, images)
+    score, known = outputs[KNOWN_SCORE], outputs[KNOWN]
     likeness = Likeness.fit(see(draw(COLORS, 400, seed=1)[0]), draw(COLORS, 400, seed=1)[1])
     np.testing.assert_allclose(score, likeness.score(see(images)), atol=1e-4)
     assert (known == (score >= np.float32(unknowns.threshold))).all()
@@ -100,8 +100,8 @@ def test_the_score_is_that_of_linear_discriminant_analysis() -> None:
 
     def distance(center: NDArray[Any]) -> NDArray[Any]:
         away = values - center
-        found: NDArray[Any] = np.einsum("id,de,ie->i", away, inverse, away)
-        return found
+        distances: NDArray[Any] = np.einsum("id,de,ie->i", away, inverse, away)
+        return distances
 
     nearest = np.min([distance(mean) for mean in means], axis=0)
     expected = (distance(values.mean(axis=0)) - nearest) / 2
@@ -132,8 +132,8 @@ def test_a_threshold_takes_enough_images(
     classifier, unknowns = fit(network, each=each)
     assert unknowns.images == 3 * each
     assert (unknowns.threshold is not None) == enough
-    found = answer(classifier, draw(COLORS, 1, 5)[0])
-    assert (KNOWN in found) == (KNOWN_SCORE in found) == enough
+    outputs = answer(classifier, draw(COLORS, 1, 5)[0])
+    assert (KNOWN in outputs) == (KNOWN_SCORE in outputs) == enough
 
 
 @pytest.mark.slow
@@ -164,12 +164,12 @@ def test_the_decision_is_the_same_everywhere(tmp_path: Path) -> None:
     assert (broken["known"].numpy(), broken["known_score"].numpy()) == (False, 0)
 
     predicted = RankingModel(str(folder), top=1).predict(files)
-    assert [of.known for of in predicted if not isinstance(of, str)] == known
+    assert [answer.known for answer in predicted if not isinstance(answer, str)] == known
     with running(Versions(str(folder.parent), Model)) as port:
         _, answer = ask(port, body=instances(*files))
         assert [row["known"] for row in answer["predictions"]] == known
         _, answer = ask(port, INFER, infer(*files))
-    tensors = {of["name"]: of for of in answer["outputs"]}
+    tensors = {row["name"]: row for row in answer["outputs"]}
     assert (tensors["known"]["datatype"], tensors["known"]["data"]) == ("BOOL", known)
     assert tensors["known_score"]["data"] == pytest.approx(scores.tolist())
 

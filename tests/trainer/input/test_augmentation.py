@@ -89,13 +89,13 @@ def windows(image: Array, margin_y: int, margin_x: int) -> dict[bytes, tuple[int
     margins = [(margin_y, margin_y), (margin_x, margin_x), (0, 0)]
     padded = np.pad(image, margins, mode="reflect")
     height, width, _ = image.shape
-    found = {}
+    offsets = {}
     for y in range(2 * margin_y + 1):
         for x in range(2 * margin_x + 1):
             window = padded[y : y + height, x : x + width]
-            found[window.tobytes()] = (y - margin_y, x - margin_x, False)
-            found[np.fliplr(window).tobytes()] = (y - margin_y, x - margin_x, True)
-    return found
+            offsets[window.tobytes()] = (y - margin_y, x - margin_x, False)
+            offsets[np.fliplr(window).tobytes()] = (y - margin_y, x - margin_x, True)
+    return offsets
 
 
 @pytest.mark.parametrize(

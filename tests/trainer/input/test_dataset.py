@@ -68,8 +68,8 @@ def first_examples(shard_folder: ShardFolder) -> First:
 def test_evaluation_reads_every_example_once_in_order(
     shard_folder: ShardFolder, options: InputConfig
 ) -> None:
-    found = list(examples(shard_folder.dataset("eval", options=options)))
-    assert found == shard_folder.stored("eval")
+    read = list(examples(shard_folder.dataset("eval", options=options)))
+    assert read == shard_folder.stored("eval")
 
 
 def test_each_epoch_reads_every_example_once_in_a_new_order(
@@ -123,12 +123,12 @@ def test_several_workers_read_the_examples_of_one_worker_in_each_step(
 @pytest.mark.slow
 def test_streaming_workers_share_the_shards(shard_folder: ShardFolder) -> None:
     counts = list(shard_folder.shards("train").counts.values())
-    found: Stream = []
+    read: Stream = []
     for i in range(2):
         order = TrainingOrder(pipelines=2, pipeline=i)
         stream = examples(shard_folder.dataset("train", options=READERS["streamed"], order=order))
-        found += itertools.islice(stream, sum(counts[i::2]))
-    assert sorted(found) == sorted(shard_folder.stored("train"))
+        read += itertools.islice(stream, sum(counts[i::2]))
+    assert sorted(read) == sorted(shard_folder.stored("train"))
 
 
 def test_more_streaming_workers_than_shards_is_an_error(shard_folder: ShardFolder) -> None:

@@ -95,8 +95,8 @@ def _check_activations(folder: ShardFolder) -> None:
         iter(strategy.distribute_datasets_from_function(functools.partial(seen.read, 3)))
     )
     [(whole, _)] = seen.read(3, tf.distribute.InputContext()).take(1)
-    found = np.concatenate(strategy.experimental_local_results(parts))
-    np.testing.assert_array_equal(found, whole)
+    joined = np.concatenate(strategy.experimental_local_results(parts))
+    np.testing.assert_array_equal(joined, whole)
 
 
 # Two strategies in one process would mistake the other's exchanges for their own.

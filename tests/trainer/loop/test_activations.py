@@ -100,8 +100,8 @@ def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> No
         np.testing.assert_array_equal(ours[1], theirs[1])
     parts = [tf.distribute.InputContext(2, number, 2) for number in range(2)]
     of_workers = [batches(cache, part, step=1, count=3) for part in parts]
-    for (one, other), (features, _) in zip(zip(*of_workers, strict=True), whole[1:], strict=False):
-        np.testing.assert_array_equal(np.concatenate([one[0], other[0]]), features)
+    for (left, other), (features, _) in zip(zip(*of_workers, strict=True), whole[1:], strict=False):
+        np.testing.assert_array_equal(np.concatenate([left[0], other[0]]), features)
     assert backbone.images == seen, "each image is seen only once"
 
 
@@ -118,8 +118,8 @@ def test_an_epoch_takes_one_view_of_each_image(shard_folder: ShardFolder) -> Non
     assert all(np.any(views[:, 0] != views[:, view], axis=1).mean() > 0.9 for view in (1, 2))
     taken = set()
     for features, _ in seen.read(0, WHOLE).take(2 * data.steps):
-        for found in features.numpy():
-            [(_, view), *_] = np.argwhere((views == found).all(axis=2))
+        for row in features.numpy():
+            [(_, view), *_] = np.argwhere((views == row).all(axis=2))
             taken.add(int(view))
     assert taken == {0, 1, 2}
     again = Activations(backbone.model, data, views=3)

@@ -62,8 +62,8 @@ def assert_close(ours: Any, theirs: Any) -> None:
 def trained(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Trainings on 0 (no strategy at all), 1 and 2 logical CPUs; killed-2 was resumed."""
     target = tmp_path_factory.mktemp("trained")
-    one = ("plain-0", "plain-1", "streamed-0")
-    groups = one, ("plain-2", "streamed-2", "whole-2", "killed-2")
+    unreplicated = ("plain-0", "plain-1", "streamed-0")
+    groups = unreplicated, ("plain-2", "streamed-2", "whole-2", "killed-2")
     started = [train(shard_folder, target, *names) for names in groups]
     return {
         name: result

@@ -60,21 +60,21 @@ CURVES = [[3.0, 2, 1, 4], [3.0, 1, 2, 4], [3.0, 2, 1, 4]]
 
 
 def test_a_fold_has_no_part_in_its_own_epoch() -> None:
-    found = validated([result(curve) for curve in CURVES])
-    assert found.choose_epoch() == 3
-    before = found.epochs
+    chosen = validated([result(curve) for curve in CURVES])
+    assert chosen.choose_epoch() == 3
+    before = chosen.epochs
     for fold in range(3):
         others = [result([0.0, 9, 9, 9] if n == fold else curve) for n, curve in enumerate(CURVES)]
         assert validated(others).epochs[fold] == before[fold]
-    np.testing.assert_array_equal(found.logits[4:8], found.results[1].logits[before[1] - 1])
+    np.testing.assert_array_equal(chosen.logits[4:8], chosen.results[1].logits[before[1] - 1])
 
 
 def test_a_fold_that_diverged_ends_the_choice() -> None:
     nan = float("nan")
     whole, diverged = [3.0, 2, 1, 0.5], [3.0, 2, nan, nan]
-    found = validated([result(whole), result(diverged), result(whole)])
-    assert (found.choose_epoch(), found.epochs) == (2, [2, 4, 2])
-    assert found.logits.shape == (12, 3)
+    chosen = validated([result(whole), result(diverged), result(whole)])
+    assert (chosen.choose_epoch(), chosen.epochs) == (2, [2, 4, 2])
+    assert chosen.logits.shape == (12, 3)
     training = TrainingConfig(keep="last")
     assert validated([result(whole)] * 3, training=training).choose_epoch() == 4
     assert validated([result(whole), result(diverged)], training=training).choose_epoch() == 2
@@ -88,39 +88,39 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
         logits = random.normal(size=(4, 4, 3)).astype(np.float32)
         scores = {"head": np.zeros(4, np.float32), "fine_tune": np.ones(4, np.float32)}
         results.append(FoldResult(logits, {"val_loss": [4.0, 3, 2, 1]}, 1.0, scores))
-    found = validated(
+    chosen = validated(
         results,
         model=ModelConfig(name="mobilenet_v2", weights="imagenet"),
         training=TrainingConfig(epochs=3, keep="last"),
     )
     if better:
         for fold, result in enumerate(results):
-            ids = found.images.labels[found.assigned == fold]
+            ids = chosen.images.labels[chosen.assigned == fold]
             result.logits[3] += 5 * np.eye(3)[ids]
-    assert found.lengths == ({"head": 1, "fine_tune": 3} if better else {"head": 1})
-    assert found.epochs == [4 if better else 1] * 3
-    assert found.known_scores.tolist() == [float(better)] * 12
+    assert chosen.lengths == ({"head": 1, "fine_tune": 3} if better else {"head": 1})
+    assert chosen.epochs == [4 if better else 1] * 3
+    assert chosen.known_scores.tolist() == [float(better)] * 12
 
 
 def test_the_scores_of_a_fold_survive_an_interruption(tmp_path: Path) -> None:
     scores = {"head": RNG.normal(size=4).astype(np.float32)}
     kept = replace(result([2.0, 1.0]), known_scores=scores)
     kept.save(str(tmp_path / "fold-0.npz"))
-    found = FoldResult.load(str(tmp_path / "fold-0.npz"))
-    assert found is not None
-    assert (found.curves, found.seconds) == (kept.curves, kept.seconds)
-    np.testing.assert_array_equal(found.known_scores["head"], scores["head"])
+    loaded = FoldResult.load(str(tmp_path / "fold-0.npz"))
+    assert loaded is not None
+    assert (loaded.curves, loaded.seconds) == (kept.curves, kept.seconds)
+    np.testing.assert_array_equal(loaded.known_scores["head"], scores["head"])
 
 
 def test_the_temperature_of_a_fold_is_that_of_the_others() -> None:
     plain, training = validated([result(curve) for curve in CURVES]), TrainingConfig(calibrate=True)
-    found = replace(plain, config=replace(plain.config, training=training))
-    before = found.predict(("a", "b", "c")).probabilities
-    ids = found.images.labels
-    for record in found.images.records[:4]:
+    calibrated = replace(plain, config=replace(plain.config, training=training))
+    before = calibrated.predict(("a", "b", "c")).probabilities
+    ids = calibrated.images.labels
+    for record in calibrated.images.records[:4]:
         record[LABEL_ID] = (record[LABEL_ID] + 1) % 3
-    assert (found.images.labels != ids).any()
-    after = found.predict(("a", "b", "c")).probabilities
+    assert (calibrated.images.labels != ids).any()
+    after = calibrated.predict(("a", "b", "c")).probabilities
     np.testing.assert_array_equal(before[:4], after[:4])
     assert (before[4:] != after[4:]).any()
 
@@ -170,8 +170,8 @@ def test_a_fold_learns_from_all_images_but_its_own(tmp_path: Path) -> None:
             batches = [*part.read_in_order(shards)]
             pixels, labels = (np.concatenate(column) for column in zip(*batches, strict=True))
             np.testing.assert_array_equal(labels, images.labels[rows])
-            found = [encoded[ENCODED] for encoded in np.array(images.records)[rows]]
-            expected = [decode_pixels(content) for content in found]
+            encoded_images = [encoded[ENCODED] for encoded in np.array(images.records)[rows]]
+            expected = [decode_pixels(content) for content in encoded_images]
             np.testing.assert_array_equal(pixels, expected)
 
 
@@ -255,9 +255,9 @@ def test_the_last_layer_alone_answers_first(
     with caplog.at_level(logging.INFO):
         folds._answer_first(model, data, SmallSet.read(data), 3, shared=Shared())
     [said] = [record.message for record in caplog.records if record.__dict__.get("lasting")]
-    found = re.fullmatch(r"first answer: accuracy ([\d.]+) in cross-validation, by the .*", said)
-    assert found
-    assert float(found[1]) > 0.9
+    matched = re.fullmatch(r"first answer: accuracy ([\d.]+) in cross-validation, by the .*", said)
+    assert matched
+    assert float(matched[1]) > 0.9
 
 
 class Killed(Exception):
@@ -271,11 +271,11 @@ def tiny(size: int, classes: int) -> tf_keras.Model:
     return tf_keras.Sequential([scaled, layers.GlobalAveragePooling2D(), layers.Dense(classes)])
 
 
-def train(folder: Path, target: Path, *, found: Any = None, **training: Any) -> Path:
+def train(folder: Path, target: Path, *, hyperparameters: Any = None, **training: Any) -> Path:
     model = ModelConfig(build_fn=f"{__name__}.tiny")
     plain = read_input(folder, **training).config
     config = replace(plain, model=model, checkpoints=f"{target}/checkpoints")
-    arguments = trainer_arguments(config, folder, target) | {"hyperparameters": found}
+    arguments = trainer_arguments(config, folder, target) | {"hyperparameters": hyperparameters}
     trainer.run_fn(SimpleNamespace(**arguments))
     return target
 
@@ -330,17 +330,17 @@ def digests(count: int) -> list[str]:
 @pytest.mark.parametrize("folds", [2, 5, 20])
 def test_classes_are_divided_evenly(folds: int) -> None:
     labels = np.repeat([0, 1, 2], [70, 55, 35])
-    found = assign_folds(labels, digests(160), folds)
-    counts = np.array([np.bincount(found[labels == label], minlength=folds) for label in range(3)])
+    parts = assign_folds(labels, digests(160), folds)
+    counts = np.array([np.bincount(parts[labels == label], minlength=folds) for label in range(3)])
     assert np.ptp(counts, axis=1).max() <= 1
     assert np.ptp(counts.sum(axis=0)) <= 2
 
 
 def test_copies_and_groups_stay_together_in_any_order() -> None:
     groups, labels = digests(40) * 2 + ["film"] * 12, np.arange(92) % 3
-    found = assign_folds(labels, groups, 5)
-    assert len({*zip(groups, found.tolist(), strict=True)}) == 41
-    assert np.ptp(np.bincount(found, minlength=5)) <= 4
+    together = assign_folds(labels, groups, 5)
+    assert len({*zip(groups, together.tolist(), strict=True)}) == 41
+    assert np.ptp(np.bincount(together, minlength=5)) <= 4
     order = np.random.default_rng(0).permutation(92)
     shuffled = assign_folds(labels[order], [groups[row] for row in order], 5)
-    np.testing.assert_array_equal(found[order], shuffled)
+    np.testing.assert_array_equal(together[order], shuffled)

@@ -44,12 +44,12 @@ def test_features_are_those_of_the_images(
     shard_folder: ShardFolder, phase: str, dtype: str, tolerance: float
 ) -> None:
     training = make_training(shard_folder, dtype=dtype)
-    found = describe_images(training, training.data.train, phase=phase)
-    assert found
+    described = describe_images(training, training.data.train, phase=phase)
+    assert described
     images, labels = in_order(training.data, "train")
     see = training.expected[HEAD if phase == HEAD else FINE_TUNE]
-    np.testing.assert_array_equal(found[1], labels)
-    np.testing.assert_allclose(found[0], see(images).numpy().astype(np.float32), atol=tolerance)
+    np.testing.assert_array_equal(described[1], labels)
+    np.testing.assert_allclose(described[0], see(images).numpy().astype(np.float32), atol=tolerance)
     scores = score_evaluation(training, phase=phase)
     assert scores is not None
     assert scores.dtype == np.float32
@@ -68,8 +68,8 @@ def test_trainings_of_other_layers_share_no_features(shard_folder: ShardFolder) 
     first, other = make_training(shard_folder), make_training(shard_folder)
     other.shared = first.shared
     for training in (first, other):
-        found = describe_images(training, training.data.train, phase=FINE_TUNE)
-        assert found
+        described = describe_images(training, training.data.train, phase=FINE_TUNE)
+        assert described
         images, _ = in_order(training.data, "train")
         expected = training.expected[FINE_TUNE](images).numpy()
-        np.testing.assert_allclose(found[0], expected, atol=2e-3)
+        np.testing.assert_allclose(described[0], expected, atol=2e-3)

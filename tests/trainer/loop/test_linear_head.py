@@ -59,7 +59,7 @@ def test_a_class_weighs_as_much_as_its_factor() -> None:
 def test_metrics() -> None:
     logits = np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [0.0, 1.0, 5.0]], np.float32)
     ids = np.array([0, 1, 1])
-    found = measure(logits, ids)
-    assert found["accuracy"] == pytest.approx(2 / 3)
-    assert found["balanced_accuracy"] == 0.75
+    metrics = measure(logits, ids)
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+    assert metrics["balanced_accuracy"] == 0.75
     assert np.isnan([*measure(logits[:0], ids[:0]).values()]).all()

@@ -146,8 +146,8 @@ def test_learning_rate_is_a_function_of_the_step(
     config = TrainingConfig(epochs=epochs, learning_rate=4.0, optimizer=optimizer)
     rate = Schedule(config, steps=STEPS)
     for step, fraction in expected.items():
-        found = float(rate(tf.constant(step, tf.int64)))
-        assert found == pytest.approx(4 * fraction, rel=1e-5, abs=1e-6)
+        learning_rate = float(rate(tf.constant(step, tf.int64)))
+        assert learning_rate == pytest.approx(4 * fraction, rel=1e-5, abs=1e-6)
 
 
 def apply(config: TrainingConfig, gradient: float) -> list[Any]:

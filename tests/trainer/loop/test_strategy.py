@@ -50,8 +50,8 @@ class Machine:
         self.set(gpus=0)
 
     def set(self, *, gpus: int = 0, **environment: str) -> None:
-        found = {"GPU": ["GPU"] * gpus, "CPU": ["CPU"]}
-        self._patch.setattr(tf.config, "list_physical_devices", found.__getitem__)
+        devices = {"GPU": ["GPU"] * gpus, "CPU": ["CPU"]}
+        self._patch.setattr(tf.config, "list_physical_devices", devices.__getitem__)
         for name, value in environment.items():
             self._patch.setenv(name, value)
 

@@ -183,7 +183,7 @@ def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
     transfer = TransferConfig(unfreeze=1)
     training = TrainingConfig(epochs=8, learning_rate=3e-3)
     done = Case(digits, tmp_path, pretrained, transfer, training).run()
-    assert [one.name for one in done.phases] == ["head", "fine_tune"]
+    assert [phase.name for phase in done.phases] == ["head", "fine_tune"]
     assert done.exported == "fine_tune"
     assert done.phases[1].on_features == bool(budget)
     assert done.history["phase"] == [1, *[2] * 8]

@@ -57,10 +57,10 @@ STORE = tf.errors.UnavailableError(None, None, "Error executing an HTTP request:
     ],
 )
 def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -> None:
-    with pytest.raises(raised) as found, report_lost_worker(strategy):
+    with pytest.raises(raised) as caught, report_lost_worker(strategy):
         raise error
     if raised is WorkerError:
-        assert "Start all workers again to resume" in str(found.value)
+        assert "Start all workers again to resume" in str(caught.value)
 
 
 def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes]]:

@@ -37,7 +37,7 @@ def values(weights: list[Any]) -> list[Any]:
 
 
 def layers_of(model: tf_keras.Model) -> list[Any]:
-    return [found for found in model.submodules if isinstance(found, tf_keras.layers.Layer)]
+    return [layer for layer in model.submodules if isinstance(layer, tf_keras.layers.Layer)]
 
 
 def generators(model: tf_keras.Model) -> list[str]:

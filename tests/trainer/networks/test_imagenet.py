@@ -39,9 +39,9 @@ class Pickler(pickle.Pickler):
         super().__init__(file, protocol=2)
         self._kind = kind
 
-    def persistent_id(self, found: Any) -> Any:
+    def persistent_id(self, value: Any) -> Any:
         kind = getattr(sys.modules["torch"], self._kind)
-        return ("storage", kind, "7", "cpu", 12, None) if isinstance(found, Storage) else None
+        return ("storage", kind, "7", "cpu", 12, None) if isinstance(value, Storage) else None
 
 
 class Command:
@@ -64,12 +64,12 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, module)
 
 
-def write(found: Any, *, kind: str = "FloatStorage", protocol: int = 1001, more: int = 0) -> bytes:
+def write(data: Any, *, kind: str = "FloatStorage", protocol: int = 1001, more: int = 0) -> bytes:
     """Write a file of one storage with the numbers 0 to 11."""
     file = io.BytesIO()
     for head in (0x1950A86A20F9469CFC6C, protocol, {"little_endian": True}):
         pickle.dump(head, file, protocol=2)
-    Pickler(file, kind).dump(found)
+    Pickler(file, kind).dump(data)
     pickle.dump(["7"], file, protocol=2)
     file.write((12 + more).to_bytes(8, "little") + np.arange(12, dtype="<f4").tobytes())
     return file.getvalue()
@@ -82,19 +82,19 @@ def tensors(*views: View) -> Any:
 def test_views_of_a_storage_are_read_by_their_strides() -> None:
     numbers = np.arange(12, dtype=np.float32)
     views = (ROWS, (0, (4, 3), (1, 4)), (5, (), ()), (1, (2, 2), (6, 3)), (0, (0, 2), (2, 1)))
-    found = read_tensors(write(tensors(*views)))
+    arrays = read_tensors(write(tensors(*views)))
     rows = numbers.reshape(3, 4)
     expected = (rows, rows.T, numbers[5], numbers[[1, 4, 7, 10]].reshape(2, 2), np.zeros([0, 2]))
-    for array, known in zip(found.values(), expected, strict=True):
+    for array, known in zip(arrays.values(), expected, strict=True):
         np.testing.assert_array_equal(array, known, strict=False)
         assert array.shape == known.shape
 
 
 def test_a_file_that_runs_code_does_not_run_it(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    for found in ({"0": Command(trace)}, Command(trace)):
+    for content in ({"0": Command(trace)}, Command(trace)):
         with pytest.raises(ValueError, match=r"it names posix\.system"):
-            read_tensors(write(found))
+            read_tensors(write(content))
     assert not trace.exists()
 
 

@@ -114,8 +114,8 @@ def test_whitened_patches_are_independent_and_of_the_same_scale() -> None:
     covariance = np.cov(vectors, rowvar=False)
     whitened = Whitening(covariance.tolist())(smooth)
     assert whitened.shape == [8, 11, 11, 24]
-    found = np.cov(tf.reshape(whitened, [-1, 24])[:, :11], rowvar=False)
-    np.testing.assert_allclose(found, np.eye(11), atol=0.05)
+    after = np.cov(tf.reshape(whitened, [-1, 24])[:, :11], rowvar=False)
+    np.testing.assert_allclose(after, np.eye(11), atol=0.05)
     np.testing.assert_allclose(whitened[..., :12], -whitened[..., 12:], atol=1e-5)
 
 
