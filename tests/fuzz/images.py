@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.fuzz.corpus import common_images, rare_images
 from tests.fuzz.session import check_sentence, fuzz
-from tests.trainer.export.test_bad_files import CONFIG, predict
+from tests.trainer.export.test_signatures import CONFIG, predict
 
 with atheris.instrument_imports(include=["components.images"]):
     from components.images.canonical import canonicalize, decode, decode_upright
