@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.printable import quote
-from components.ingest.source.manifest import decode_table
 from components.ingest.source.values import read_label
 from components.storage.folder import read_bytes
 
@@ -82,7 +81,7 @@ def find_names(folder: str, feature: str, paths: Iterable[str]) -> ClassNames:
 def _parse(data: bytes, path: str) -> list[tuple[int, str]]:
     """Return number and name on each line: from 0, or as in TF-slim's `0:daisy`."""
     try:
-        text = decode_table(data)
+        text = data.decode("utf-8-sig")
     except UnicodeError as error:
         raise DataError(f"{path} is not UTF-8 text: save it as UTF-8.") from error
     lines = [line.strip() for line in re.split(r"\r\n|\r|\n", text.rstrip())]

@@ -1,6 +1,5 @@
 """Read a manifest: a table with label, and optionally split, group and more, of every image."""
 
-import codecs
 import contextlib
 import csv
 import functools
@@ -179,15 +178,6 @@ def explaining_table(kind: str, path: str) -> Iterator[None]:
         raise DataError(f"Cannot read the {kind} {path}: {reason_of(error)}.") from error
 
 
-def decode_table(data: bytes) -> str:
-    """Decode a text file in UTF-8, or as spreadsheets write it."""
-    # Spreadsheets write byte order marks, and call UTF-16 with tabs "Unicode text".
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16")
-    # No path contains a zero byte.
-    return data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8-sig")
-
-
 @functools.lru_cache
 def name_columns(names: tuple[str, ...]) -> list[str]:
     """Return the names of a table's columns, those with a meaning spelled as here.
@@ -215,7 +205,7 @@ def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictRe
         ValueError: the first line lacks a column of `required`, or has one twice; it should be like
             `header`.
     """
-    text = decode_table(data)
+    text = data.decode("utf-8-sig")
     for delimiter in ",;\t":
         lines = io.StringIO(text, newline="")
         rows = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
@@ -235,7 +225,7 @@ def _read_csv(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
 
 
 def _read_json_lines(data: bytes, _: Collection[str]) -> Iterator[_Fields]:
-    lines = (line for line in decode_table(data).split("\n") if line.strip())
+    lines = (line for line in data.decode("utf-8-sig").split("\n") if line.strip())
     for number, line in enumerate(lines, start=1):
         try:
             fields = json.loads(line, object_pairs_hook=_read_object)
