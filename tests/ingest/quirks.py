@@ -208,8 +208,8 @@ QUIRKS: Sequence[Quirk] = [
         "dog, bird",
     ),
     _parquet(
-        "a list of one `ClassLabel`, a struct of bytes and path",
-        named([1], DOG_BIRD, image={"bytes": PNG, "path": "x"}),
+        "a struct of bytes and path",
+        named(1, DOG_BIRD, image={"bytes": PNG, "path": "x"}),
         "bird",
     ),
     _parquet(

@@ -276,24 +276,13 @@ def read_class_labels(schema: Any) -> Mapping[str, Sequence[str]]:
     """Return column → names of its integers, as `datasets.ClassLabel` keeps them in a schema."""
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        labels = {name: _find_class_label(feature) for name, feature in features.items()}
         return {
-            name: tuple(map(str, label["names"]))
-            for name, label in labels.items()
-            if "names" in label
+            name: tuple(map(str, feature.get("names", ())))
+            for name, feature in features.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
-
-
-def _find_class_label(feature: Any) -> Mapping[str, Any]:
-    """Return a ClassLabel, or that of a list's items; nothing for other features."""
-    if isinstance(feature, list):
-        feature = next(iter(feature), None)
-    if not isinstance(feature, dict):
-        return {}
-    is_label = feature.get("_type") == "ClassLabel"
-    return feature if is_label else _find_class_label(feature.get("feature"))
 
 
 FORMATS: dict[str, Callable[[bytes, Collection[str]], Iterator[_Fields]]] = {
