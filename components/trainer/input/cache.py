@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import logging
 import os
 import shutil
 import uuid
@@ -22,8 +21,6 @@ from components.trainer.input.host_calls import Pixels, empty_aligned
 from components.trainer.input.sampler import Int64Array
 from components.trainer.input.shards import Shards
 
-_LOGGER = logging.getLogger(__name__)
-
 # Largest fraction of the available memory for an explicit choice: training and its model need some.
 _MOST_FRACTION = 0.8
 
@@ -42,12 +39,7 @@ def resolve_cache(
     decoded = sum(pixel_bytes(shards, config) for shards in splits)
     cache = options.cache
     if cache == "auto":
-        available = available_memory()
-        cache = "decoded" if fits_in_memory(decoded, available) else "none"
-        _LOGGER.info(
-            "input.cache auto: %s, as all pixels take %s of %s of available memory",
-            *(cache, gib(decoded), gib(available)),
-        )
+        cache = "decoded" if fits_in_memory(decoded, available_memory()) else "none"
     if cache == "decoded":
         available = available_memory()
         if decoded > _MOST_FRACTION * available:

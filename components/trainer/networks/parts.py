@@ -148,11 +148,6 @@ def unfreeze_everything(model: tf_keras.Model) -> None:
     model.trainable = True
 
 
-def is_divided(model: tf_keras.Model) -> bool:
-    """Return whether a model has a backbone and a head."""
-    return {_BACKBONE, _HEAD} <= {layer.name for layer in model.layers}
-
-
 def leaves(model: tf_keras.Model) -> Iterator[Any]:
     """Yield the layers of a functional model and of functional models within it.
 
@@ -209,7 +204,7 @@ def save_backbone(model: tf_keras.Model, path: str) -> bool:
     They include mean and variance of the pixels. A network of the user has no backbone: return
     False. Nothing may be frozen, which changes Keras's order in a layer.
     """
-    if not is_divided(model):
+    if not {_BACKBONE, _HEAD} <= {layer.name for layer in model.layers}:
         return False
     arrays: dict[str, Any] = {}
     for layer in _weighted_layers(Parts.of(model).backbone):
