@@ -27,7 +27,7 @@ RUN = ("saved_model_cli", "less", "export", "pre-commit")
 """Programs whose commands `test_running.py` runs as they are written."""
 
 RUN_ELSEWHERE = (
-    *("lint-imports", "docs.draw_architecture", "docs.write_options", "tests.ingest.quirks"),
+    *("lint-imports", "docs.draw_architecture", "docs.write_options", "tests.ingest.test_quirks"),
     "tensorboard",
 )
 """Those that CI and other tests run."""

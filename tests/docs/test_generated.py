@@ -10,7 +10,7 @@ from docs import write_options
 from pipeline_def.config import yaml_file
 from pipeline_def.config.options import list_options
 from tests.docs.markdown import PAGES, ROOT
-from tests.ingest import quirks
+from tests.ingest import test_quirks
 
 LIMITS = re.findall(
     r"^\| [^|]+ \| ([\d,.]+) \| `(\S+)` \|$",
@@ -27,8 +27,8 @@ def test_the_options_page_is_current() -> None:
 
 
 def test_the_page_of_formats_is_current() -> None:
-    page = quirks.PAGE.read_text(encoding="utf-8")
-    assert page == quirks.render(), "run uv run python -m tests.ingest.quirks"
+    page = test_quirks.PAGE.read_text(encoding="utf-8")
+    assert page == test_quirks.render(), "run uv run python -m tests.ingest.test_quirks"
 
 
 def test_limits_in_security_are_those_of_the_code() -> None:

@@ -26,8 +26,8 @@ from components.records.record_reader import read_records
 from components.records.tfrecord import frame, masked_crc
 from components.storage.fetch import Content, Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
-from tests.ingest.quirks import PNG, Named, encode, row, write
 from tests.ingest.test_listing import touch
+from tests.ingest.test_quirks import PNG, Named, encode, row, write
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
 

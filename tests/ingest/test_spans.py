@@ -8,10 +8,10 @@ from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source
 from components.ingest.source.spans import find_spans
 from tests.ingest import plain
-from tests.ingest.quirks import row, write
 from tests.ingest.test_earlier_shards import content, ingest, reads
 from tests.ingest.test_listing import touch
 from tests.ingest.test_near_duplicates import write_scenes
+from tests.ingest.test_quirks import row, write
 
 __all__ = ["reads"]
 
