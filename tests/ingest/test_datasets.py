@@ -176,6 +176,14 @@ def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, pack:
     assert "b.tfrecord is damaged at record 0" in "".join(listing.notes)
 
 
+def test_a_long_header_of_a_tar_file_is_not_read(images: list[Image], tmp_path: Path) -> None:
+    name = tarfile.TarInfo("x")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**21
+    write(tmp_path, {"a.tar": samples(images), "b.tar": name.tobuf() + bytes(2**21)})
+    notes = list_images(str(tmp_path)).notes
+    assert "b.tar is damaged at record 0: a header is too long" in "".join(notes)
+
+
 @pytest.mark.slow
 def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -> None:
     bomb = gzip.compress(shard("", [Image("red", b"\0" * 2**25)]))
