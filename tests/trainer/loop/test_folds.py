@@ -303,8 +303,8 @@ def test_a_training_with_folds_resumes_after_a_kill(
     # What a search has found, by the same images.
     values = {"values": {"training.epochs": 2}}
     with pytest.raises(Killed):
-        train(folder, tmp_path / "killed", found=values, **options)
-    killed = train(folder, tmp_path / "killed", found=values, **options)
+        train(folder, tmp_path / "killed", hyperparameters=values, **options)
+    killed = train(folder, tmp_path / "killed", hyperparameters=values, **options)
     assert [name[-1] for name in trained] == ["1", "2", "2"]
     assert not list(killed.glob("checkpoints/*"))
     first, second = (read_folds(str(target / "model")) for target in (whole, killed))
