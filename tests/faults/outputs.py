@@ -68,8 +68,8 @@ def _trace(records: Sequence[RunRecord], version: str) -> Iterator[tuple[RunReco
         if name not in seen:
             seen.add(name)
             yield run, name
-            made = (producers.get(uris[0]) for uris in run.steps[name].inputs.values())
-            waiting.extend(filter(None, made))
+            earlier = (producers.get(uris[0]) for uris in run.steps[name].inputs.values())
+            waiting.extend(filter(None, earlier))
 
 
 def _digest_files(folder: Path) -> dict[str, str]:

@@ -71,15 +71,15 @@ def choose_stops(step: str, seconds: float) -> Iterator[tuple[int, Wait]]:
 
 def find_plan_processes(pid: int) -> list[int]:
     """Return ingest's processes that any thread of `pid` has started."""
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
             if parent == pid and b"spawn_main" in (path / "cmdline").read_bytes():
-                found.append(int(path.name))
+                processes.append(int(path.name))
         except OSError:  # It has ended meanwhile.
             continue
-    return found
+    return processes
 
 
 def kill_process_of_ingest(arguments: list[str], folder: Path) -> None:

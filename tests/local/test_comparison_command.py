@@ -129,12 +129,12 @@ def test_a_run_is_named_in_several_ways(tmp_path: Path) -> None:
         write_run(output, number, id=name)
     write_run(other, 4)
     write_run(other, 5, until="Trainer", state="stopped")
-    for wanted, found in {
+    for wanted, run_id in {
         "2": "2026-11-22T10:02",
         "2026-11-23T10:00": "2026-11-23T10:00",
         f"{other}/": "5",
     }.items():
-        assert select(wanted, str(output)).record.id == found
+        assert select(wanted, str(output)).record.id == run_id
     write_evaluated_run(other, 6, right=1, pushed=Pushed("1795345131", "/pushed/1795345131"))
     write_run(other, 7, until="Trainer", state="stopped")
     assert select(str(other), "/nowhere").record.id == "6"

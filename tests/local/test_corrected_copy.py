@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_copy_has_corrected_labels_and_the_source_stays(folder: Path) -> None:
     before, stamps = contents(folder), {path: path.stat() for path in folder.rglob("*")}
     (folder.parent / "copy").mkdir()
-    made = copy(
+    report = copy(
         folder,
         decide(folder, "blue/001.jpeg", "relabel", "red"),
         decide(folder, "blue/002.jpeg", "remove"),
@@ -56,8 +56,12 @@ def test_the_copy_has_corrected_labels_and_the_source_stays(folder: Path) -> Non
     [new] = copied.keys() - expected.keys()
     assert new.startswith("red/001-")
     assert copied == expected | {new: moved}
-    assert [of.result for of in made.outcomes] == ["relabeled", "removed", *["not_applied"] * 2]
-    assert (made.files, made.skipped, made.unread, made.has_groups) == (11, 1, (), False)
+    assert [outcome.result for outcome in report.outcomes] == [
+        "relabeled",
+        "removed",
+        *["not_applied"] * 2,
+    ]
+    assert (report.files, report.skipped, report.unread, report.has_groups) == (11, 1, (), False)
     assert {path: path.stat() for path in folder.rglob("*")} == stamps
     listing = list_images(str(folder.parent / "copy"))
     assert {f.label for f in listing.files if f.path == new} == {"red"}
@@ -72,14 +76,14 @@ def test_labels_of_a_manifest_become_folders(folder: Path, splits: tuple[str, st
     manifest.write_text("\n".join(["path,label,split,group", *rows]))
     if any(splits):
         splits = (splits[0] or "train", splits[1])
-        split = {path: of or "train" for path, of in split.items()}
+        split = {path: name or "train" for path, name in split.items()}
     row = decide(folder, "blue/001.jpeg", "relabel", "r-class", from_label="b-class")
-    made = copy(folder, row, manifest=str(manifest))
-    found = {os.path.join(split[path], f"{path[0]}-class", path) for path in paths}
+    report = copy(folder, row, manifest=str(manifest))
+    places = {os.path.join(split[path], f"{path[0]}-class", path) for path in paths}
     moved = {os.path.join(splits[0], label, "blue/001.jpeg") for label in ("b-class", "r-class")}
-    assert contents(folder.parent / "copy").keys() == found ^ moved
-    assert [text.split(":")[0] for text in made.unread] == ["gone.jpg"]
-    assert made.has_groups
+    assert contents(folder.parent / "copy").keys() == places ^ moved
+    assert [text.split(":")[0] for text in report.unread] == ["gone.jpg"]
+    assert report.has_groups
 
 
 def test_a_label_that_is_no_folder_name_is_refused(folder: Path) -> None:

@@ -90,14 +90,14 @@ def test_a_run_and_the_same_again_from_the_cache(
     assert first.configuration["data"] == "/images"
     # Its variables may hold secrets.
     assert "kubeflow" not in first.configuration
-    made = first.steps["Produce"].outputs["made"]
-    assert (made.type, made.properties["number"]) == ("Model", 7)
-    assert "curve" not in made.properties
-    assert first.steps["Consume"].inputs == {"used": [made.uri]}
+    model = first.steps["Produce"].outputs["made"]
+    assert (model.type, model.properties["number"]) == ("Model", 7)
+    assert "curve" not in model.properties
+    assert first.steps["Consume"].inputs == {"used": [model.uri]}
 
     again = run(config)
     assert states(again) == ["cached", "cached"]
-    assert again.steps["Produce"].outputs["made"].uri == made.uri
+    assert again.steps["Produce"].outputs["made"].uri == model.uri
     assert again.steps["Produce"].made_by == first.id
     shown = capfd.readouterr()
     assert shown.out.count("unchanged, taken from the cache") == 2
@@ -131,9 +131,9 @@ def test_a_moved_output_stays_cached(
     assert states(again) == ["cached", "cached"]
     assert again.steps["Produce"].made_by == first.id
     assert f"results made in {tmp_path} are now read from {moved.output}." in capfd.readouterr().out
-    made = Path(again.steps["Produce"].outputs["made"].uri)
-    assert made.is_relative_to(moved.output)
-    cut_file(made)
+    folder = Path(again.steps["Produce"].outputs["made"].uri)
+    assert folder.is_relative_to(moved.output)
+    cut_file(folder)
     last = run(moved)
     assert states(last) == ["done", "done"]
     assert not tmp_path.exists()

@@ -74,8 +74,8 @@ def test_tables_are_found_from_other_folders(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ingest = IngestConfig(manifest="labels.csv", corrections="gs://b/c.csv")
-    found = make_absolute(Config(data="/images", output="/out", ingest=ingest)).ingest
-    assert (found.manifest, found.corrections) == (f"{tmp_path}/labels.csv", "gs://b/c.csv")
+    absolute = make_absolute(Config(data="/images", output="/out", ingest=ingest)).ingest
+    assert (absolute.manifest, absolute.corrections) == (f"{tmp_path}/labels.csv", "gs://b/c.csv")
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ def recorder(tmp_path: Path) -> Recorder:
 
 def end(recorder: Recorder, name: str, **outputs: tuple[dict[str, Any], dict[str, Any]]) -> None:
     """End a step whose outputs have these properties and files."""
-    made = {}
+    step_outputs = {}
     for key, (properties, files) in outputs.items():
         folder = Path(recorder.output, "artifacts", name, key)
         folder.mkdir(parents=True)
         for file, content in files.items():
             (folder / file).write_text(json.dumps(content))
-        made[key] = StepOutput(str(folder), key, properties)
-    step = Step("done", seconds=1.0, outputs=made)
+        step_outputs[key] = StepOutput(str(folder), key, properties)
+    step = Step("done", seconds=1.0, outputs=step_outputs)
     recorder.step_ended(name, step, **read_results(recorder.record, name, step))
 
 

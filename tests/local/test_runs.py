@@ -34,8 +34,8 @@ def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
         [record] = read_records(str(tmp_path))
         assert record.steps["A"].state == "running"
 
-    made = {"x": StepOutput("/a/1", "X", {"n": 1})}
-    recorder.step_ended("A", Step("done", seconds=2.0, outputs=made), split="test")
+    outputs = {"x": StepOutput("/a/1", "X", {"n": 1})}
+    recorder.step_ended("A", Step("done", seconds=2.0, outputs=outputs), split="test")
     recorder.step_started("B")
     recorder.end("failed", "No disk.")
     [record] = read_records(str(tmp_path))
@@ -45,7 +45,7 @@ def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
     assert record.ended
 
     again = record_run(tmp_path)
-    again.step_ended("A", Step("cached", outputs=made))
+    again.step_ended("A", Step("cached", outputs=outputs))
     again.step_ended("B", Step("cached", outputs={"y": StepOutput("/b/0", "Y")}))
     assert {n: s.made_by for n, s in again.record.steps.items()} == {"A": record.id, "B": ""}
 
@@ -81,8 +81,8 @@ def test_corrections_and_a_search_are_in_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path, 1)
-    found = {"trials": 27, "chosen": 3, "text": "Trial 3 is better."}
-    write_run(tmp_path, 2, data=CORRECTED, search=found)
+    search = {"trials": 27, "chosen": 3, "text": "Trial 3 is better."}
+    write_run(tmp_path, 2, data=CORRECTED, search=search)
     write_run(tmp_path, 3, fingerprint="", until="ImageExampleGen", state="failed")
     other = {**CORRECTED.corrections, "sha256": "99999999"}
     write_run(tmp_path, 4, data=dataclasses.replace(CORRECTED, corrections=other))

@@ -67,7 +67,7 @@ def record_run(config: Config) -> None:
     uris: dict[int, str] = {}
     with metadata.Metadata(sqlite_metadata_connection_config(layout.metadata)) as handle:
         for node in pipeline.components:
-            made = {}
+            step_outputs = {}
             for name, channel in node.outputs.items():
                 item: artifact.Artifact = channel.type()
                 item.uri = uris[id(channel)] = f"{layout.artifacts}/{node.id}/{name}/1"
@@ -75,7 +75,7 @@ def record_run(config: Config) -> None:
                 Path(item.uri).mkdir(parents=True)
                 Path(item.uri, "facts").write_text("some facts")
                 handle.publish_artifacts([item])
-                made[name] = describe_output(item)
+                step_outputs[name] = describe_output(item)
             inputs = {
                 name: uris[id(channel)]
                 for name, channel in node.inputs.items()
@@ -84,12 +84,12 @@ def record_run(config: Config) -> None:
             properties = {}
             if look_up := getattr(node.driver_class, "lookup_function", None):
                 given = {name: LookupInput(uri, 0, "key") for name, uri in inputs.items()}
-                found = look_up(given, node.exec_properties)
-                properties = {**node.exec_properties, **found}
+                resolved = look_up(given, node.exec_properties)
+                properties = {**node.exec_properties, **resolved}
             steps[node.id] = Step(
                 "done",
                 inputs={k: [v] for k, v in inputs.items()},
-                outputs=made,
+                outputs=step_outputs,
                 properties=properties,
             )
             note_files(layout, steps[node.id])
@@ -103,7 +103,7 @@ def record_run(config: Config) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A span of images that a manifest names, corrections, a schema, and images to predict."""
     home = tmp_path_factory.mktemp("home")
     write_folder(home / IMAGES, each=12)
@@ -130,12 +130,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 
 @pytest.fixture
-def config(made: Config) -> Iterator[Config]:
+def config(recorded: Config) -> Iterator[Config]:
     """The run, whose files are restored afterwards."""
-    home = Path(made.output).parent
+    home = Path(recorded.output).parent
     shutil.copytree(home, f"{home}-kept")
-    assert again(made)
-    yield made
+    assert again(recorded)
+    yield recorded
     shutil.rmtree(home)
     shutil.move(f"{home}-kept", home)
     (home / PREDICTED / "new.jpeg").unlink(missing_ok=True)
@@ -145,8 +145,8 @@ def test_the_same_again_takes_every_step_from_the_last_run(config: Config) -> No
     last = again(config)
     assert last
     assert last == read_records(config.output)[-1]
-    found = [(name, step.state, step.outputs) for name, run in list_again(last) for step in [run()]]
-    assert found == [(name, "cached", step.outputs) for name, step in last.steps.items()]
+    steps = [(name, step.state, step.outputs) for name, run in list_again(last) for step in [run()]]
+    assert steps == [(name, "cached", step.outputs) for name, step in last.steps.items()]
 
 
 def edit(name: str, old: str, new: str) -> Callable[[Path], object]:

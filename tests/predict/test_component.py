@@ -58,8 +58,8 @@ def test_every_file_of_a_folder_in_its_order(
     target = tmp_path / "predictions"
     target.mkdir()
     (target / "predictions-00007-of-00008.parquet").write_bytes(b"of an earlier attempt")
-    made = ask(model, folder, target, beam_args)
-    assert made.get_int_custom_property("predicted") == 1
+    predictions = ask(model, folder, target, beam_args)
+    assert predictions.get_int_custom_property("predicted") == 1
     summary = json.loads((target / "summary.json").read_text())
     assert summary == {"files": 61, "answered": 56, "refused": 4, "skipped": 1}
     tables = sorted(target.glob("*.parquet"))
@@ -78,8 +78,8 @@ def test_every_file_of_a_folder_in_its_order(
 
 
 def test_a_model_that_is_not_blessed_is_not_asked(model: types.Artifact, tmp_path: Path) -> None:
-    made = ask(model, tmp_path / "nowhere", tmp_path / "none", IN_MEMORY, blessed=False)
-    assert made.get_int_custom_property("predicted") == 0
+    predictions = ask(model, tmp_path / "nowhere", tmp_path / "none", IN_MEMORY, blessed=False)
+    assert predictions.get_int_custom_property("predicted") == 0
     assert not (tmp_path / "none").exists()
 
 

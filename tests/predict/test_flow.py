@@ -102,12 +102,12 @@ def test_the_model_gets_what_it_got_in_training(tmp_path: Path) -> None:
     assert len(answered) == 11
     assert dict(zip(answered, model.received, strict=True)) == trained
     for status, file in (("refused", "rejects.jsonl"), ("skipped", "skipped.jsonl")):
-        found = [
+        listed = [
             {"path": name, "category": outcome.category, "reason": outcome.reason}
             for name, outcome in zip(names, outcomes, strict=True)
             if outcome.status == status
         ]
-        assert found == [{"category": "", **line} for line in ingested.lines(file)]
+        assert listed == [{"category": "", **line} for line in ingested.lines(file)]
 
 
 def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:

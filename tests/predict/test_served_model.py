@@ -32,8 +32,10 @@ def save(folder: Path, *, with_error: bool = False) -> Path:
 
     @tf.function(input_signature=SPEC, autograph=False)
     def serve(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        one = mean_of_any if with_error else mean
-        colours = tf.map_fn(one, image_bytes, fn_output_signature=tf.TensorSpec([3], tf.float32))
+        mean_of_file = mean_of_any if with_error else mean
+        colours = tf.map_fn(
+            mean_of_file, image_bytes, fn_output_signature=tf.TensorSpec([3], tf.float32)
+        )
         labels = tf.constant(["red", "green", "blue"])
         answer = {
             "probabilities": tf.nn.softmax(colours),
@@ -102,9 +104,9 @@ def test_images_are_read_as_the_run_that_pushed_the_model_read_them(output: Path
     pushed = Pushed("99", "/moved/since/pushed/99")
     write_run(output, 1, configuration=settings, pushed=pushed)
     config = Config(output=str(output))
-    found = find_options(config, str(output / "pushed" / "99"))
+    options = find_options(config, str(output / "pushed" / "99"))
     # As if the run were older than an option.
-    assert found == FileOptions(shrink=48, max_image_mpixels=2.0)
+    assert options == FileOptions(shrink=48, max_image_mpixels=2.0)
     given = Config(output=str(output), given=["ingest.shrink"])
     assert find_options(given, str(output / "pushed" / "99")).shrink is None
     assert find_options(config, str(output / "pushed" / "101")) == FileOptions()

@@ -122,8 +122,8 @@ def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(
         push(model, str(pushed), tmp_path / "archive", formats=kinds)
         [version] = pushed.glob("[0-9]*")
         pushed_folder = version / "formats"
-        found = sorted(os.listdir(pushed_folder)) if pushed_folder.exists() else None
-        assert found == (expected and sorted(expected))
+        names = sorted(os.listdir(pushed_folder)) if pushed_folder.exists() else None
+        assert names == (expected and sorted(expected))
     for name in ("int8.tflite", "golden/0.png"):
         assert (pushed_folder / name).read_bytes() == name.encode()
 
@@ -295,10 +295,10 @@ def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:
     model = tmp_path / "model"
     saved_model(model / "Format-Serving", weights=b"w" * 100_000)
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(
+        pushes = pool.map(
             lambda n: push(model, str(tmp_path / "pushed"), tmp_path / f"archive-{n}"), range(8)
         )
-        versions = {artifact.get_string_custom_property("pushed_version") for artifact in found}
+        versions = {artifact.get_string_custom_property("pushed_version") for artifact in pushes}
     assert {".lock", *versions} == set(os.listdir(tmp_path / "pushed"))
     assert len(versions) == 1
     # The folder above may be another file system, or not writable.

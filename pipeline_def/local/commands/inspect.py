@@ -5,14 +5,12 @@ import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
 from components.contract.confidence import widest
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST
-from components.contract.printable import describe_bytes, make_printable, name_some
+from components.contract.printable import describe_bytes, name_some
 from components.ingest.lookup import list_source
 from components.ingest.plan.splits import MIN_SPLIT_IMAGES, expect_images
 from components.ingest.source.listing import Listing
@@ -33,8 +31,6 @@ ingest would reject, network and recipe that a run would use. Exits with 0 if a
 run would start. Takes all options of a run.
 """
 
-_BAR_WIDTH = 40
-_LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _NAMED = 3
@@ -70,7 +66,9 @@ def _inspect(config: Config) -> None:
     """
     console = Console(highlight=False)
     listing = list_source(str(config.data), config.ingest)
-    _print_labels(console, listing)
+    for split, counts in listing.labels_per_split().items():
+        labels = [f"{label} {count:,}" for label, count in counts.most_common()]
+        print_row(console, (split or "images").capitalize(), name_some(labels, _MOST_LABELS))
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
     # Shown before anything is refused, as it often tells why.
@@ -87,27 +85,6 @@ def _inspect(config: Config) -> None:
     if survey.sampled == len(listing.files):
         suspects = [(file.path, file.category) for file in survey.suspects]
         check_usable(suspects, listing, config.ingest)
-
-
-def _print_labels(console: Console, listing: Listing) -> None:
-    """Draw a bar per label and split, the most frequent labels first."""
-    # The number and the longest bar take the rest of the line.
-    room = max(_LEAST_LABEL, console.width - _BAR_WIDTH - 16) if console.is_terminal else 1000
-    for split, counts in listing.labels_per_split().items():
-        console.print(Text(make_printable(split or "images"), "bold"))
-        largest = max(counts.values())
-        shown = [
-            (make_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)
-        ]
-        width = min(max(cell_len(label) for label, _ in shown), room)
-        for label, count in shown:
-            bar = "█" * max(1, round(_BAR_WIDTH * count / largest))
-            name = Text(label)
-            name.truncate(width, overflow="ellipsis", pad=True)
-            line = Text.assemble("  ", name, f"  {count:>9,}  ", (bar, "cyan"))
-            console.print(line, soft_wrap=True)
-        if len(counts) > _MOST_LABELS:
-            console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
 def _facts(listing: Listing, seen: FirstLook) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.errors import ConfigurationError
-from components.contract.printable import format_duration, make_printable
+from components.contract.printable import format_duration, make_printable, name_some
 from components.host.stopping import before_stopping
 from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
@@ -172,10 +172,8 @@ def _summarize(
     answered = tally.by_status["answered"]
     rate = f", {answered / seconds:,.0f} images/s" if answered else ""
     yield "Files", f"{tally}; {format_duration(seconds)}{rate}"
-    most = [f"{label} {count:,}" for label, count in tally.labels.most_common(_MOST_LABELS)]
-    more = len(tally.labels) - len(most)
-    if most:
-        yield "Labels", f"{', '.join(most)}{f', … and {more} more' if more > 0 else ''}"
+    if labels := [f"{label} {count:,}" for label, count in tally.labels.most_common()]:
+        yield "Labels", name_some(labels, _MOST_LABELS)
     if tally.unknown:
         yield "Unknown", f"{tally.unknown:,} of {answered:,} images: unlike those of training"
     for number, outcome in enumerate(refused):

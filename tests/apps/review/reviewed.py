@@ -48,8 +48,8 @@ def write_output(
 ) -> Path:
     """Write images, shards, suspects and the record of their run; return the output folder."""
     data, output = folder / "images", folder / "out"
-    examples, found = output / "artifacts" / "examples", output / "artifacts" / "suspects"
-    found.mkdir(parents=True)
+    examples, artifact = output / "artifacts" / "examples", output / "artifacts" / "suspects"
+    artifact.mkdir(parents=True)
     for path, content in images.items():
         (data / path).parent.mkdir(parents=True, exist_ok=True)
         (data / path).write_bytes(content)
@@ -65,12 +65,14 @@ def write_output(
     ]
     shards = {SHARD: write_indexed_shard(str(examples), "train", SHARD, rows)}
     write_index(str(examples), {"train": shards}, labels={"train": dict.fromkeys(labels, 1)})
-    write_suspects(str(found / SUSPECTS_FILE), suspects)
+    write_suspects(str(artifact / SUSPECTS_FILE), suspects)
     steps = {
         "ImageExampleGen": Step(
             "done", outputs={"examples": StepOutput(str(examples), "Examples")}
         ),
-        "ImageReport": Step("done", outputs={"suspects": StepOutput(str(found), "ImageSuspects")}),
+        "ImageReport": Step(
+            "done", outputs={"suspects": StepOutput(str(artifact), "ImageSuspects")}
+        ),
     }
     configuration = configure(str(data))
     write_run(output, 1, configuration=configuration, steps=steps, data=Data(str(data)))

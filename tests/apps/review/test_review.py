@@ -94,7 +94,7 @@ def summarize(output: Path) -> list[tuple[int, str, str]]:
 
 def test_decisions_are_in_the_file_before_the_answer(port: int, output: Path) -> None:
     _, listed = ask(port, "/api/images")
-    assert [one["sha256"] for one in listed["images"]] == DIGESTS[:5]
+    assert [image["sha256"] for image in listed["images"]] == DIGESTS[:5]
     assert listed["labels"] == ["blue", "green", "red"]
     shown = {"path": PATHS[0], "label": 0, "proposed": 2}
     assert shown.items() <= listed["images"][0].items()
@@ -154,8 +154,8 @@ def test_two_reviews_of_one_file_lose_nothing(output: Path) -> None:
     reviews = [Decisions(str(output / FILE), known) for _ in range(2)]
 
     def work(review: Decisions, digests: list[str]) -> None:
-        for one in digests:
-            review.decide(Correction(one, "a.jpg", "keep", "a"))
+        for sha256 in digests:
+            review.decide(Correction(sha256, "a.jpg", "keep", "a"))
 
     with ThreadPoolExecutor() as threads:
         [*threads.map(work, reviews, (known[::2], known[1::2]))]
@@ -189,8 +189,8 @@ def test_what_is_refused_changes_nothing(
     port, output = shared
     if isinstance(body, dict) and path == "/api/decisions":
         body = {"sha256": DIGESTS[0], "action": "relabel", **body}
-    found, answer = post(port, path, body, **headers)
-    assert found == status
+    answered, answer = post(port, path, body, **headers)
+    assert answered == status
     assert answer["error"].endswith(".")
     assert not (output / FILE).exists()
 
@@ -256,10 +256,10 @@ def test_images_are_joined_and_sorted() -> None:
 
     rows = [row("x", "dark", 0.99), row("y", "label", 0.4, "b"), row("z", "label", 0.7, "c")]
     rows += [row("y", "blurred", 0.8)]
-    found = gather_images(rows)
-    assert [image.path for image in found] == ["z", "y", "x"]
-    assert [name for name, _ in found[1].reasons] == ["label", "blurred"]
-    assert found[1].explain() == "label 0.40; blurred 0.80"
+    images = gather_images(rows)
+    assert [image.path for image in images] == ["z", "y", "x"]
+    assert [name for name, _ in images[1].reasons] == ["label", "blurred"]
+    assert images[1].explain() == "label 0.40; blurred 0.80"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 import local_runner
 from pipeline_def.apps.serve.metrics import AnswerLog
-from tests.apps.serve.fake_model import FakeModel, png
-from tests.apps.serve.serving import ask, instances, serving
+from tests.apps.serve.serving import FakeModel, ask, instances, png, serving
 from tests.docs.markdown import read_page
 
 ROW = {"label": b"cat", "probabilities": [0.25, 0.75], "error": b"", "known": False}
@@ -85,7 +84,9 @@ def test_a_log_that_cannot_be_written_is_refused_at_the_start(
 def test_the_documented_code_finds_drift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blocks = (of.text for of in read_page("docs/how-to/serve.md") if of.language == "python")
+    blocks = (
+        block.text for block in read_page("docs/how-to/serve.md") if block.language == "python"
+    )
     [code] = (text for text in blocks if "answers.jsonl" in text)
     monkeypatch.chdir(tmp_path)
     for shift in (0.0, 0.2):

@@ -16,8 +16,7 @@ from PIL import Image
 from pipeline_def.apps.serve import prediction
 from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.versions import Versions
-from tests.apps.serve.fake_model import FakeModel, png
-from tests.apps.serve.serving import PREDICT, ask, instances, running, serving
+from tests.apps.serve.serving import PREDICT, FakeModel, ask, instances, png, running, serving
 from tests.pictures import encode
 
 
@@ -92,8 +91,8 @@ def case(status: int, says: str, body: Any = None, path: str = PREDICT, **header
 def test_a_refused_request_gets_a_status_and_a_sentence(
     port: int, path: str, body: Any, headers: dict[str, Any], status: int, says: str
 ) -> None:
-    found, answer = ask(port, path, body, **headers)
-    assert found == status
+    answered, answer = ask(port, path, body, **headers)
+    assert answered == status
     assert says in answer["error"]
     assert answer.keys() == {"error"}
 

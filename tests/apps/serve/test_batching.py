@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline_def.apps.serve.batching import Batcher, BatchLimits, Picture, Prediction
-from tests.apps.serve.fake_model import FakeModel, png
+from tests.apps.serve.serving import FakeModel, png
 
 
 def run(
@@ -33,8 +33,8 @@ def test_requests_that_come_meanwhile_are_asked_for_together_and_answered_apart(
     async def use(batcher: Batcher) -> None:
         pictures = [[Picture(png(r, g), 48) for g in range(2)] for r in range(20)]
         answers = await asyncio.gather(*map(batcher.predict, pictures))
-        for red, found in enumerate(answers):
-            assert list(map(label, found)) == [b"%d 0 0" % red, b"%d 1 0" % red]
+        for red, predictions in enumerate(answers):
+            assert list(map(label, predictions)) == [b"%d 0 0" % red, b"%d 1 0" % red]
 
     run(model, BatchLimits(images=16), use)
     assert sum(model.batches) == 40

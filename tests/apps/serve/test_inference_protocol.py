@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.apps.serve.fake_model import FakeModel, png
-from tests.apps.serve.serving import ask, instances, serving
+from tests.apps.serve.serving import FakeModel, ask, instances, png, serving
 
 INFER = "/v2/models/images/infer"
 
@@ -84,8 +83,8 @@ def test_health_and_metadata(port: int) -> None:
     ],
 )
 def test_errors_are_sentences(port: int, body: Any, status: int, says: str) -> None:
-    found, answer = ask(port, INFER, body)
-    assert (found, says in answer.get("error", "")) == (status, True), answer
+    answered, answer = ask(port, INFER, body)
+    assert (answered, says in answer.get("error", "")) == (status, True), answer
 
 
 def test_binary_tensors_are_refused(port: int) -> None:
@@ -110,7 +109,7 @@ def test_metrics_count_what_was_asked(tmp_path: Path) -> None:
         answer = connection.getresponse()
         assert len(answer.headers["X-Request-ID"]) == 32
         connection.close()
-    found = {
+    values = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
@@ -121,6 +120,6 @@ def test_metrics_count_what_was_asked(tmp_path: Path) -> None:
         ("404", "status"),
         ("404", "other"),
     ):
-        assert found["images_request_seconds_count", status, route] == 1
-    assert found["images_answers_total", "7", "answered"] == 2
-    assert found["images_answers_total", "7", "refused"] == 1
+        assert values["images_request_seconds_count", status, route] == 1
+    assert values["images_answers_total", "7", "answered"] == 2
+    assert values["images_answers_total", "7", "refused"] == 1

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.serve.fake_model import FakeModel, png
-from tests.apps.serve.serving import serving
+from tests.apps.serve.serving import FakeModel, png, serving
 from tests.report.browser import Page, browse
 from tests.report.test_page_in_browser import CONTRAST
 

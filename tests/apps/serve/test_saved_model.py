@@ -139,14 +139,14 @@ def _attacking(port: int, files: Sequence[bytes]) -> Iterator[None]:
                 ask(port, body=body, timeout=0.3 if number % 2 else 30)
 
     attackers = [threading.Thread(target=attack, args=(number,)) for number in range(4)]
-    for one in attackers:
-        one.start()
+    for thread in attackers:
+        thread.start()
     try:
         yield
     finally:
         stop.set()
-        for one in attackers:
-            one.join()
+        for thread in attackers:
+            thread.join()
 
 
 def _measure(port: int, *, seconds: float) -> list[float]:

@@ -20,8 +20,7 @@ from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.config.config import Config
 from pipeline_def.local.pushed_model import UNBLESSED, find_options, find_unblessed
-from tests.apps.serve.fake_model import FakeModel
-from tests.apps.serve.serving import ask, running_app
+from tests.apps.serve.serving import FakeModel, ask, running_app
 from tests.local.run_samples import configure, write_run
 from tests.storage.gs_client import point_to
 
