@@ -44,7 +44,7 @@ _LAYOUTS = {
     "webdataset": "WebDataset shards, tar files",
     "parquet": "Parquet shards",
 }
-_MOST_LABELS = 10
+_MOST_LABELS = 30
 
 
 @dataclass(frozen=True)
@@ -145,17 +145,19 @@ def _check_judgeable(
 
 
 def describe(listing: Listing) -> Iterator[tuple[str, str]]:
-    """Yield rows of a title and a text: the layout, some labels, the splits and all warnings."""
+    """Yield rows of a title and a text: the layout, the labels, the splits and all warnings."""
     taken = f": {listing.taken}" if listing.taken else ""
     yield "Layout", f"{_LAYOUTS[listing.layout]}{taken}"
     if spans := sorted(listing.tally.spans):
         yield "Spans", f"{len(spans):,}, from {spans[0]} to {spans[-1]}"
-    yield "Labels", name_some(sorted(listing.labels()), _MOST_LABELS)
+    counts = sum(listing.labels_per_split().values(), collections.Counter())
+    labels = [f"{label} {count:,}" for label, count in counts.most_common()]
+    yield "Labels", name_some(labels, _MOST_LABELS)
     yield "Splits", ", ".join(_describe_splits(listing))
     if (given := listing.corrections).path:
         actions = collections.Counter(row.action for row in given.rows)
-        counts = ", ".join(f"{count:,} {action}" for action, count in actions.items())
-        yield "Decisions", f"{given.path}: {counts or 'none'}"
+        texts = ", ".join(f"{count:,} {action}" for action, count in actions.items())
+        yield "Decisions", f"{given.path}: {texts or 'none'}"
     for note in (*listing.notes, *find_look_alikes(listing)):
         yield "Note", note
 

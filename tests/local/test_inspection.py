@@ -40,7 +40,7 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     )
     judged = inspect(capsys, tmp_path / "span-{SPAN}", "--training.folds", "5")
     assert "held-out" not in judged[1], "all images judge the model"
-    assert "Layout label/image: the folders are labels Labels blue, green, red" in text
+    assert "Layout label/image: the folders are labels Labels blue 40, green 40, red 40" in text
     assert "Splits train about 96, eval about 24 Files" in text
     assert "Warning" not in text
 
@@ -54,7 +54,7 @@ def test_what_would_go_wrong_is_said_before(
     status, out, err = inspect(capsys, tmp_path)
     assert status == 2, "a run would stop too"
     assert "1 of 66 files in" in err
-    assert "Images       red 61, blue 5\n" in out
+    assert "Labels       red 61, blue 5\n" in out
     assert "red/page.jpg: not an image" in out
     assert "2% of the sample would be rejected; a run stops above 1%" in out
     assert "unbalanced: 61 images of 'red', 5 of 'blue'" in out

@@ -31,7 +31,6 @@ ingest would reject, network and recipe that a run would use. Exits with 0 if a
 run would start. Takes all options of a run.
 """
 
-_MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _NAMED = 3
 
@@ -66,9 +65,6 @@ def _inspect(config: Config) -> None:
     """
     console = Console(highlight=False)
     listing = list_source(str(config.data), config.ingest)
-    for split, counts in listing.labels_per_split().items():
-        labels = [f"{label} {count:,}" for label, count in counts.most_common()]
-        print_row(console, (split or "images").capitalize(), name_some(labels, _MOST_LABELS))
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
     # Shown before anything is refused, as it often tells why.
