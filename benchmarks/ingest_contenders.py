@@ -47,8 +47,8 @@ def _ingest(source: str, target: str) -> None:
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
 
-    from components.contract.artifacts import ImageRejects
     from components.contract.configuration import to_json
+    from components.contract.tfx_classes import ImageRejects
     from components.ingest.executor import Executor
 
     outputs = {

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from benchmarks.measuring import options
 from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
-from components.contract.image_table import read_embeddings, read_images
+from components.contract.image_tables import read_embeddings, read_images
 from components.report.suspects.labels import find_wrong_labels, judge_labels
 from components.report.suspects.similar import Columns, Features
 from pipeline_def.local.preparation import write_digits

@@ -10,7 +10,6 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
-from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
 from components.contract.example import (
     CHANNELS,
@@ -24,6 +23,7 @@ from components.contract.example import (
     SHA256,
     WIDTH,
 )
+from components.contract.tfx_classes import ImageRejects
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor as IngestExecutor

@@ -16,8 +16,8 @@ import tensorflow as tf
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL_ID
 from components.images.canonical import canonicalize, decode
-from components.images.check import check_image
-from components.images.check_result import Rejected, usable
+from components.images.check import check_image, usable
+from components.images.check_result import Rejected
 from components.images.options import TransformConfig
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_source

@@ -61,25 +61,18 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
 
     Names are `section.field` or plain; `prefix`, such as "--", is printed before each suggestion.
     """
-    close = " or ".join(f"'{prefix}{similar}'" for similar in find_similar(name, known))
-    return f" Did you mean {close}?" if close else ""
-
-
-def find_similar(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names, `section.field` or plain, closest to a misspelled one."""
-    known = list(known)
-    last = name.rpartition(".")[2]
-    same = [option for option in known if option.rpartition(".")[2] == last]
-    if same:
-        # If a section was named, prefer the most similar one.
-        same.sort(key=lambda option: -difflib.SequenceMatcher(None, name, option).ratio())
-        return same[: 1 if "." in name else _MOST_SUGGESTIONS]
+    known, last = list(known), name.rpartition(".")[2]
     by_last: dict[str, list[str]] = {}
     for option in known:
         by_last.setdefault(option.rpartition(".")[2], []).append(option)
-    whole = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.75)
-    return whole or [option for field in close for option in by_last[field]][:_MOST_SUGGESTIONS]
+    similar = by_last.get(last) or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    for field in () if similar else difflib.get_close_matches(last, by_last, n=1, cutoff=0.75):
+        similar = by_last[field]
+    # If a section was named, prefer the most similar one.
+    similar = sorted(similar, key=lambda option: -difflib.SequenceMatcher(a=name, b=option).ratio())
+    most = 1 if "." in name and last in by_last else _MOST_SUGGESTIONS
+    close = " or ".join(f"'{prefix}{option}'" for option in similar[:most])
+    return f" Did you mean {close}?" if close else ""
 
 
 @functools.cache

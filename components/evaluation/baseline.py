@@ -13,8 +13,8 @@ from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
 from components.contract.artifact_files import write_text
-from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
+from components.contract.tfx_classes import LookupDriver
 from components.evaluation.baseline_lookup import find_baseline, look_up, remember_candidate
 from components.storage.transfer import copy_folder
 

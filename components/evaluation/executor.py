@@ -26,7 +26,6 @@ from tfx.types.standard_component_specs import (
 from tfx.utils import path_utils
 
 from components.contract.artifact_files import make_folders, open_file, read_json
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.contract.example import (
     ENCODED,
@@ -46,6 +45,7 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
 )
+from components.contract.tfx_classes import Artifacts
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.format_measurement import measure_formats
 from components.evaluation.inference import Job, predict_shards

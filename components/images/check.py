@@ -30,6 +30,7 @@ from components.images.transcode import (
     to_jpeg,
     turn,
 )
+from components.storage.fetch import Content, Unread
 
 # TensorFlow decodes these to the pixels that a person sees, but for the orientation; of MPO, which
 # many phones write, it takes the first picture. Anything else is transcoded.
@@ -43,6 +44,14 @@ _GRAY_MODES = frozenset({"1", "L", "I;16"})
 
 # Node and operation, which TensorFlow adds to its messages.
 _CONTEXT = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
+
+
+def usable(content: Content) -> bytes:
+    """Return the bytes of a file, or raise `Rejected` if it could not be read."""
+    if isinstance(content, Unread):
+        category = Category.TOO_LARGE if content.too_large else Category.UNREADABLE
+        raise Rejected(category, content.reason)
+    return content
 
 
 def check_image(data: bytes, config: ImageOptions) -> CheckedImage:

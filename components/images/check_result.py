@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from components.images.options import MAX_SIDE, ImageOptions
-from components.storage.fetch import Content, Unread
 
 
 class Category(StrEnum):
@@ -53,14 +52,6 @@ class CheckedImage:
     thumbprint: bytes = b""
     """See `make_thumbprint`; empty unless ingest looks for near duplicates."""
     notes: tuple[Note, ...] = ()
-
-
-def usable(content: Content) -> bytes:
-    """Return the bytes of a file, or raise `Rejected` if it could not be read."""
-    if isinstance(content, Unread):
-        category = Category.TOO_LARGE if content.too_large else Category.UNREADABLE
-        raise Rejected(category, content.reason)
-    return content
 
 
 def check_size(width: int, height: int, config: ImageOptions) -> None:

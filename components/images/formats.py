@@ -5,6 +5,7 @@ other pixels than a person sees.
 """
 
 import contextlib
+import dataclasses
 import io
 import re
 from collections.abc import Iterator
@@ -120,6 +121,8 @@ def _check_boxes(data: bytes, config: ImageOptions) -> None:
     """
     if data[4:8] != _FILE_TYPE:
         return
+    # Thumbnails and tiles may be small.
+    limits = dataclasses.replace(config, min_image_pixels=1)
     place = -1
     for _ in range(_MOST_BOXES):
         place = data.find(_SIZE_BOX, place + 1)
@@ -127,7 +130,7 @@ def _check_boxes(data: bytes, config: ImageOptions) -> None:
             break
         sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
         width, height = (int.from_bytes(side, "big") for side in sides)
-        _check_large(width, height, config)
+        check_size(width, height, limits)
     end = 0
     for _ in range(_MOST_BOXES):
         if end + 8 > len(data):
@@ -140,14 +143,6 @@ def _check_boxes(data: bytes, config: ImageOptions) -> None:
     if end > len(data):
         reason = f"the file ends after {len(data):,} of {end:,} bytes"
         raise Rejected(Category.TRUNCATED, reason)
-
-
-def _check_large(width: int, height: int, config: ImageOptions) -> None:
-    try:
-        check_size(width, height, config)
-    except Rejected as rejected:
-        if rejected.category == Category.TOO_LARGE:  # Thumbnails and tiles may be small.
-            raise
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -14,7 +15,6 @@ from PIL import Image, ImageOps
 from components.images.formats import open_image
 from components.images.jpeg import START
 from components.images.options import ImageOptions
-from components.images.picture import Thumbnail
 from components.images.transcode import Pixels, as_seen
 
 SIDE = 96
@@ -35,6 +35,16 @@ _WHOLE = {"quality": 90, "colorsubsampling": "444"}
 # Red, green, blue and opacity for values from 0 to 1. Brightness grows with the value, so the map
 # also works in gray. The server's page uses the same colors.
 _RAMP = np.array([(20, 20, 60, 0.55), (190, 50, 90, 0.6), (255, 200, 60, 0.75)], np.float32)
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A thumbnail, small enough to be part of the page."""
+
+    jpeg: bytes
+    width: int
+    """Pixels."""
+    height: int
 
 
 def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Thumbnail | None:

@@ -100,18 +100,18 @@ def store(pixels: Pixels, image: Image.Image, config: ImageOptions) -> CheckedIm
     height, width, channels = pixels.shape
     if config.shrink and config.is_shrunk(width, height):
         return to_jpeg(shrink(pixels, side=config.shrink), quality=config.quality)
-    buffer = io.BytesIO()
+    buffer, kind = io.BytesIO(), "png"
     if tables := getattr(image, "quantization", None):
         # With half the steps of the JPEG that it was, the second rounding adds little to the first.
         # Of all subsamplings only 4:2:0 stays the same when turned.
         table = [max(1, min(steps) // 2) for steps in zip(*tables.values(), strict=True)]
         sampling = 2 if JpegImagePlugin.get_sampling(image) == 2 else 0
         Image.fromarray(pixels).save(buffer, "JPEG", qtables=[table], subsampling=sampling)
-        luminance = mean_luminance(pixels)
-        return CheckedImage(buffer.getvalue(), "jpeg", height, width, channels, luminance)
-    # The default level takes four times as long, seconds for a photograph, and saves a fifth.
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
-    return CheckedImage(buffer.getvalue(), "png", height, width, channels, mean_luminance(pixels))
+        kind = "jpeg"
+    else:
+        # The default level takes four times as long, seconds for a photograph, and saves a fifth.
+        Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
+    return CheckedImage(buffer.getvalue(), kind, height, width, channels, mean_luminance(pixels))
 
 
 def make_thumbprint(pixels: Pixels, options: ImageOptions, *, orientation: int = 1) -> bytes:

@@ -13,9 +13,9 @@ from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
+from components.contract.tfx_classes import ImageRejects
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor
 from components.ingest.lookup import LISTING_PROPERTY, look_up

@@ -10,13 +10,13 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.properties import (
     CONFIG_PROPERTY,
     EXAMPLES_KEY_PROPERTY,
     FOLDER_PROPERTY,
 )
+from components.contract.tfx_classes import Artifacts
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.source.listing import Listing, check_labels, read_listing

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from components.contract.errors import DataError
-from components.images.check_result import Category, Rejected, usable
+from components.images.check import usable
+from components.images.check_result import Category, Rejected
 from components.images.formats import open_image
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images

@@ -8,9 +8,8 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
-from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
-from components.contract.lookup_driver import LookupDriver
+from components.contract.tfx_classes import ImagePredictions, LookupDriver
 from components.images.options import FileOptions
 from components.predict.executor import Executor
 from components.predict.files import FOUND_KEY, PredictConfig, look_up

@@ -21,8 +21,8 @@ from components.contract.artifact_files import (
     remove,
     write_parts,
 )
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
+from components.contract.tfx_classes import Artifacts
 from components.images.options import FileOptions
 from components.predict.files import (
     PredictConfig,

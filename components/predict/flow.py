@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from components.contract.artifact_files import on_disk
-from components.images.check import check_image
-from components.images.check_result import Category, CheckedImage, Rejected, usable
+from components.images.check import check_image, usable
+from components.images.check_result import Category, CheckedImage, Rejected
 from components.images.options import FileOptions
 from components.predict.files import ListedFile, Source, divide
 from components.predict.model import Answer, Ranking

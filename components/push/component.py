@@ -6,7 +6,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.proto import pusher_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from components.contract.artifacts import Markdown
+from components.contract.tfx_classes import Markdown
 from components.push.executor import Executor
 
 

@@ -10,7 +10,6 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.contract.artifact_files import CARD_FILE, read_text
-from components.contract.artifacts import Artifacts
 from components.contract.model_files import (
     FORMATS_FOLDER,
     FORMATS_PROPERTY,
@@ -20,6 +19,7 @@ from components.contract.model_files import (
     PUSHED_FORMATS,
     format_file,
 )
+from components.contract.tfx_classes import Artifacts
 from components.push.versions import WithdrawnError, push_model
 from components.storage.folder import replace_file
 from components.storage.folder_listing import find_files

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from components.images.picture import Thumbnail
+from components.images.thumbnails import Thumbnail
 from components.metrics.classification_metrics import compare_models
 from components.metrics.predictions import Evaluated, Ints, Predictions
 from components.metrics.proof import AccuracyChange, Relation

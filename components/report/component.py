@@ -4,7 +4,7 @@ from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
-from components.contract.artifacts import (
+from components.contract.tfx_classes import (
     ClassificationMetrics,
     Html,
     ImageRejects,

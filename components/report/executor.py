@@ -14,8 +14,8 @@ from components.contract.artifact_files import (
     make_folders,
     write_text,
 )
-from components.contract.artifacts import Artifacts
-from components.contract.suspects import SUSPECTS_FILE, write_suspects
+from components.contract.image_tables import SUSPECTS_FILE, write_suspects
+from components.contract.tfx_classes import Artifacts
 from components.report.metrics_file import (
     CLASSIFICATION_FILE,
     set_classification,

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import spell_path
-from components.contract.suspects import Suspect
-from components.images.picture import Thumbnail
+from components.contract.image_tables import Suspect
+from components.images.thumbnails import Thumbnail
 from components.metrics.predictions import Evaluated
 
 

@@ -16,10 +16,9 @@ from tfx.types import (
 )
 from tfx.utils import json_utils
 
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ConfigurationError
-from components.contract.lookup_driver import LookupDriver
+from components.contract.tfx_classes import Artifacts, LookupDriver
 from components.images.options import TransformConfig
 from components.trainer.config.training import TrainerConfig
 from components.trainer.networks.weights_file import look_up

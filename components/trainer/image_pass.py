@@ -1,6 +1,6 @@
 """One pass over the images of all splits, without augmentation, which describes them.
 
-Its table (`components/contract/image_table.py`) tells which labels may be wrong and which images
+Its table (`components/contract/image_tables.py`) tells which labels may be wrong and which images
 are odd or alike. A pass costs about a third of an epoch of training over the same images.
 """
 
@@ -14,7 +14,7 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.example import FILENAME, SHA256
-from components.contract.image_table import write_image_table
+from components.contract.image_tables import write_image_table
 from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
 from components.records.record_reader import read_features

@@ -21,14 +21,13 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils
 
 from components.contract.artifact_files import list_names, make_folders, on_disk, open_file
-from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, LABEL_VOCABULARY, SHA256
+from components.contract.tfx_classes import Artifacts
 from components.images.canonical import canonicalize
 from components.images.options import read_custom_config
 from components.records.shard_files import UNFINISHED, read_index, write_index
-from components.transform.earlier_shards import take_over
-from components.transform.shard_writer import TransformShard
+from components.transform.shard_writer import TransformShard, take_over
 
 
 def preprocessing_fn(

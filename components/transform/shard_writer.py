@@ -1,18 +1,20 @@
-"""The Beam step of Transform: one output shard per input shard, with the records in its order."""
+"""One output shard per input shard: of an earlier output if that is alike, else by a Beam step."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from components.contract.artifact_files import link, make_folders
 from components.contract.errors import DataError
 from components.contract.example import FILENAME, decode_text
 from components.contract.printable import quote_path
 from components.host.machine import available_cpus
 from components.host.progress import add_progress
-from components.records.record_index import write_indexed_shard
+from components.records.record_index import index_path, write_indexed_shard
+from components.records.shard_files import find_earlier, is_untouched, read_index
 from components.records.shard_work import ConcurrentDoFn
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
@@ -47,8 +49,8 @@ class TransformShard(ConcurrentDoFn):
     def work(self, shard: tuple[str, str]) -> None:
         """Write the shard of this split and name."""
         split, name = shard
-        path = os.path.join(self._examples_uri, f"Split-{split}", name)
-        batches = tf.data.TFRecordDataset(path).batch(_BATCH).prefetch(1)
+        batches = tf.data.TFRecordDataset(_shard(self._examples_uri, split, name))
+        batches = batches.batch(_BATCH).prefetch(1)
         write_indexed_shard(self._output_uri, split, name, self._transform_examples(batches))
 
     def _transform_examples(self, batches: Iterable[tf.Tensor]) -> Iterator[dict[str, Any]]:
@@ -80,3 +82,43 @@ class TransformShard(ConcurrentDoFn):
                 names = features[FILENAME].bytes_list.value
                 return quote_path(decode_text(names[0])) if names else "an image without a name"
         return "an image"
+
+
+def take_over(
+    places: Sequence[tuple[str, str]], examples_uri: str, transformed_uri: str, made_by: str
+) -> list[tuple[str, str]]:
+    """Share shards of the newest output that was made alike; return the places of the others.
+
+    A place is a split and a shard's name. Ingest shares its unchanged shards with its earlier
+    output: they are the same file on disk.
+    """
+    earlier = find_earlier(transformed_uri, "made_by", made_by)
+    known = dict(_list_intact(earlier)) if earlier else {}
+    identities = {place: _identify(_shard(examples_uri, *place)) for place in places}
+    unchanged = {place: known[file] for place, file in identities.items() if file in known}
+    for place, before in unchanged.items():
+        for path in (_shard, index_path):
+            new = path(transformed_uri, *place)
+            make_folders(os.path.dirname(new))
+            link(path(earlier, *before), new)
+    return [place for place in places if place not in unchanged]
+
+
+def _list_intact(uri: str) -> Iterator[tuple[tuple[int, ...], tuple[str, str]]]:
+    """Yield the file that each shard was made of, unless anything was written since the index."""
+    index = read_index(uri)
+    source = os.path.join(uri, index["made_from"])
+    for split, names in index["splits"].items():
+        for name in names:
+            made_of = _shard(source, split, name)
+            if is_untouched(uri, (made_of, _shard(uri, split, name), index_path(uri, split, name))):
+                yield _identify(made_of), (split, name)
+
+
+def _identify(path: str) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _shard(uri: str, split: str, name: str) -> str:
+    return os.path.join(uri, f"Split-{split}", name)

@@ -19,7 +19,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from components.contract.artifacts import Artifacts
+from components.contract.tfx_classes import Artifacts
 from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.recipes import get_value
 from components.trainer.input.host_calls import forget_calls

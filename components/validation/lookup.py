@@ -48,8 +48,6 @@ class HistoryEntry:
     """Span of the examples; 0 if the data has no spans."""
     examples_key: str = ""
     """Digest of what decided on the examples; empty if it is unknown."""
-    digest: str = ""
-    """Entries of version 0.2 have one, of their statistics; nothing reads it."""
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:

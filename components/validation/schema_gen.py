@@ -13,16 +13,11 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, json_utils
 
 from components.contract import example
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.example import TRAIN
+from components.contract.tfx_classes import Artifacts
 from components.validation.config import ValidationConfig
-from components.validation.tfdv_files import (
-    Statistics,
-    count_values,
-    find_feature,
-    read_statistics,
-)
+from components.validation.tfdv_files import Statistics, count_values, read_statistics
 
 _CURATED_KEY = "curated_schema"
 _CONFIG_KEY = "config"
@@ -41,8 +36,6 @@ _TYPES = {
     statistics_pb2.FeatureNameStatistics.STRING: schema_pb2.BYTES,
     statistics_pb2.FeatureNameStatistics.BYTES: schema_pb2.BYTES,
 }
-# Values of a column that a schema lists.
-_MOST_VALUES = 100
 _COMPARED = (example.FILE_SIZE, example.HEIGHT, example.LUMINANCE, example.WIDTH)
 
 
@@ -57,7 +50,7 @@ class Executor(executor.Executor):
         path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
         if curated := exec_properties.get(_CURATED_KEY):
             schema = text_format.Parse(curated, schema_pb2.Schema())
-            free_columns(schema, _read_all(input_dict), closed=False)
+            add_columns(schema, _read_all(input_dict))
             io_utils.write_pbtxt_file(path, schema)
             return
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
@@ -68,7 +61,7 @@ class Executor(executor.Executor):
         schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
         limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
         correct_schema(schema, read_statistics(statistics.uri, TRAIN), limits)
-        free_columns(schema, _read_all(input_dict))
+        add_columns(schema, _read_all(input_dict))
         io_utils.write_pbtxt_file(path, schema)
 
 
@@ -79,35 +72,19 @@ def _read_all(input_dict: Artifacts) -> list[Statistics]:
     return [read_statistics(statistics.uri, name) for name in names]
 
 
-def free_columns(
-    schema: schema_pb2.Schema, splits: Sequence[Statistics], *, closed: bool = True
-) -> None:
-    """Allow what the manifest's further columns hold in any split, in place.
+def add_columns(schema: schema_pb2.Schema, splits: Sequence[Statistics]) -> None:
+    """Add the manifest's further columns in any split that a schema lacks, in place.
 
-    Every value may be missing. TFDV would infer that each split has the values of train, takes 0
-    and 1 for booleans, and texts of digits for categories. A curated schema, which is not `closed`,
-    gets the columns that it lacks, without a domain.
+    Every value is allowed, and may be missing.
     """
-    known = {feature.name: feature for feature in schema.feature}
+    known = {feature.name for feature in schema.feature}
     columns = {
         feature.path.step[0]: feature for split in splits for feature in split.datasets[0].features
     }
-    for name in sorted(name for name in columns if name.startswith(example.COLUMNS)):
-        if name in known and not closed:
-            continue
-        feature = known.get(name) or schema.feature.add(name=name)
-        feature.type = _TYPES[columns[name].type]
-        for inferred in ("domain_info", "presence_constraints", "shape_type"):
-            feature.ClearField(inferred)
-        feature.value_count.max = 1
-        counts = [
-            count_values(split, name) if find_feature(split, name) else {} for split in splits
-        ]
-        if closed and feature.type == schema_pb2.BYTES and None not in counts:
-            values = sorted(set().union(*(count or () for count in counts)))
-            if len(values) <= _MOST_VALUES:
-                feature.domain = name
-                schema.string_domain.add(name=name, value=values)
+    for name in sorted(columns.keys() - known):
+        if name.startswith(example.COLUMNS):
+            feature = schema.feature.add(name=name, type=_TYPES[columns[name].type])
+            feature.value_count.max = 1
 
 
 def correct_schema(
@@ -117,7 +94,8 @@ def correct_schema(
 
     TFDV would allow only the file names seen in a small dataset, any integer for numeric
     labels, any label if there are more than a hundred, and no color images if all are gray,
-    because it takes one channel for a boolean.
+    because it takes one channel for a boolean. Of the manifest's further columns, which
+    `add_columns` adds again, it would allow the values of the train split.
     """
     limits = limits or ValidationConfig()
     domains = {
@@ -125,6 +103,8 @@ def correct_schema(
         example.FORMAT: list(example.FORMATS),
     }
     del schema.string_domain[:]
+    for feature in [f for f in schema.feature if f.name.startswith(example.COLUMNS)]:
+        schema.feature.remove(feature)
     for feature in schema.feature:
         if feature.name in _WITHOUT_INFERRED_DOMAIN:
             feature.ClearField("domain_info")

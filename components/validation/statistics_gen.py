@@ -24,9 +24,9 @@ from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.contract.artifact_files import list_names
-from components.contract.artifacts import Artifacts
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
+from components.contract.tfx_classes import Artifacts
 from components.records.record_reader import read_shortened
 from components.records.shard_files import count_examples, list_shards, read_index
 from components.validation.tfdv_files import Statistics, find_feature

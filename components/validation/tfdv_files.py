@@ -8,7 +8,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, LABEL
-from components.storage.folder import explaining_errors, open_folder, read_bytes
+from components.storage.folder import is_file, read_bytes
 
 Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
 
@@ -49,6 +49,7 @@ def count_values(statistics: Statistics, name: str) -> dict[str, int] | None:
 
 
 _REQUIRED = (ENCODED, LABEL)
+_START = "Start from that of a run, artifacts/SchemaGen/schema/NUMBER/schema.pbtxt."
 
 
 def read_schema(path: str) -> schema_pb2.Schema:
@@ -56,26 +57,17 @@ def read_schema(path: str) -> schema_pb2.Schema:
 
     Raises `DataError` if there is none, or if it does not describe labeled images.
     """
-    fs, name = open_folder(path)
-    with explaining_errors("read validation.schema", path):
-        try:
-            content = bytes(fs.cat_file(name))
-        except FileNotFoundError as error:
-            raise DataError(
-                f"validation.schema: {path} does not exist. Pass the text file of a schema."
-            ) from error
+    if not is_file(path):
+        raise DataError(f"validation.schema: {path} does not exist. {_START}")
     try:
-        schema = text_format.Parse(content.decode("utf-8-sig"), schema_pb2.Schema())
+        schema = text_format.Parse(read_bytes(path).decode("utf-8-sig"), schema_pb2.Schema())
     except (UnicodeDecodeError, text_format.ParseError) as error:
         reason = str(error).rstrip(".").replace("\n", " ")
         raise DataError(
-            f"validation.schema: {path} is not a schema in text format: {reason}. "
-            "Start from that of a run, artifacts/SchemaGen/schema/NUMBER/schema.pbtxt."
+            f"validation.schema: {path} is not a schema in text format: {reason}. {_START}"
         ) from error
     names = {feature.name for feature in schema.feature}
     if missing := [name for name in _REQUIRED if name not in names]:
-        raise DataError(
-            f"validation.schema: {path} lacks the feature {' and the feature '.join(missing)}. "
-            "Start from that of a run, artifacts/SchemaGen/schema/NUMBER/schema.pbtxt."
-        )
+        named = " and the feature ".join(missing)
+        raise DataError(f"validation.schema: {path} lacks the feature {named}. {_START}")
     return schema

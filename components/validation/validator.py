@@ -16,10 +16,9 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import writer_utils
 
-from components.contract.artifacts import Artifacts
 from components.contract.configuration import to_json
 from components.contract.example import TRAIN
-from components.contract.lookup_driver import LookupDriver
+from components.contract.tfx_classes import Artifacts, LookupDriver
 from components.validation.anomalies import (
     Reference,
     check_images,

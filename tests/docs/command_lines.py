@@ -34,12 +34,6 @@ RUN_ELSEWHERE = (
 
 RUNNERS: dict[str, Any] = {"local_runner.py": local_runner, "kfp_runner.py": kfp_runner}
 
-# What a machine without the internet, a cluster or a bucket cannot do.
-_ELSEWHERE = re.compile(
-    r"^(pip|pipx|docker|kubectl|uv sync)\b|--with |(gs|s3)://|\bimagenet\b"
-    r"|kfp_runner.py (run|schedule|runs|logs|stop)\b"
-)
-
 
 def name_program(command: str) -> tuple[str, list[str]]:
     """Return what runs, without `uv run` and variables before it, and its arguments."""
@@ -131,13 +125,6 @@ def _check_pytest(arguments: list[str]) -> str:
     missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
     if missing:
         return f"{missing[0]} does not exist"
-    marked = " ".join(after for one, after in itertools.pairwise(arguments) if one == "-m")
+    marked = " ".join(after for word, after in itertools.pairwise(arguments) if word == "-m")
     wrong = set(marked.split()) - {"slow", "not"}
     return f"there is no mark {', '.join(wrong)}" if wrong else ""
-
-
-def must_say_what_it_needs(command: str) -> bool:
-    program, arguments = name_program(command)
-    if program == "kfp_runner.py" and arguments[:1] == ["compile"]:
-        return False
-    return bool(_ELSEWHERE.search(command))

@@ -54,8 +54,8 @@ class Code:
     @property
     def name(self) -> str:
         """File name that a block of YAML gives itself, or ""."""
-        found = _FOR.match(self.text)
-        return found["name"] if found else ""
+        match = _FOR.match(self.text)
+        return match["name"] if match else ""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def _find_line(pattern: re.Pattern[str], lines: list[str], first: int) -> int:
 
 def _read_marks(line: str) -> tuple[Mark, ...]:
     return tuple(
-        Mark(found[1], found[2], tuple(found[3].split(", ")) if found[3] else ())
-        for found in _MARK.finditer(line)
+        Mark(match[1], match[2], tuple(match[3].split(", ")) if match[3] else ())
+        for match in _MARK.finditer(line)
     )
 
 
@@ -108,9 +108,9 @@ def _read_inline(
     lines: list[str], page: str, first: int, marks: tuple[Mark, ...]
 ) -> Iterator[Code]:
     text = "\n".join(lines)
-    for found in _INLINE_CODE.finditer(text):
-        line = text.count("\n", 0, found.start())
-        code = " ".join(found[1].split())
+    for match in _INLINE_CODE.finditer(text):
+        line = text.count("\n", 0, match.start())
+        code = " ".join(match[1].split())
         yield Code(code, INLINE, page, first + line, marks + _read_marks(lines[line]))
 
 
@@ -134,8 +134,8 @@ def _command_lines(code: Code) -> Iterator[tuple[int, str]]:
             plain = re.sub(r"(^|\s+)#.*", "", line)
             yield number, re.sub(r"\0\s*", "", plain).removeprefix("$ ")
             number += 1 + line.count("\0")
-    elif found := _FOR.match(code.text):
-        yield 1, found["command"]
+    elif match := _FOR.match(code.text):
+        yield 1, match["command"]
 
 
 def _find(kind: str, marks: tuple[Mark, ...], command: str) -> str:

@@ -33,10 +33,10 @@ def find_unknown_names(code: Code) -> Iterator[str]:
 
 def _unknown_options(text: str) -> Iterator[str]:
     is_file = text.endswith((".py", ".json", ".npz", ".pbtxt"))
-    for found in _OPTION.finditer("" if is_file else text):
-        name = found[0].removeprefix("--")
-        known = any(name == one or name.startswith(f"{one}.") for one in list_options())
-        if not known and (not found[1] or found[1] in list_sections()):
+    for match in _OPTION.finditer("" if is_file else text):
+        name = match[0].removeprefix("--")
+        known = any(name == option or name.startswith(f"{option}.") for option in list_options())
+        if not known and (not match[1] or match[1] in list_sections()):
             yield f"option {name}"
 
 

@@ -17,11 +17,10 @@ from tests.docs.command_lines import (
     RUN_ELSEWHERE,
     check_arguments,
     is_parsed,
-    must_say_what_it_needs,
     name_program,
     stopped_runners,
 )
-from tests.docs.markdown import PAGES, ROOT, SHELL, Code, Command, find_commands, read_page
+from tests.docs.markdown import PAGES, ROOT, Code, Command, find_commands, read_page
 from tests.docs.names import find_broken_links, find_unknown_names
 
 
@@ -40,8 +39,6 @@ def find_missing_test(command: Command) -> str:
     if command.tested_by:
         is_there = (ROOT / command.tested_by).is_file()
         return "" if is_there else f"there is no {command.tested_by}"
-    if not command.needs and must_say_what_it_needs(command.text):
-        return "add <!-- needs … -->"
     known = command.needs or program in (*RUN, *RUN_ELSEWHERE) or is_parsed(program)
     return "" if known else f"no test knows {program}"
 
@@ -69,14 +66,6 @@ def test_every_command_is_right_and_is_run_or_parsed(
     with stopped_runners():
         mistakes = list(find_mistakes(commands))
     assert not mistakes, "\n".join(mistakes)
-
-
-def test_every_mark_is_for_a_command(code: list[Code]) -> None:
-    for piece in code:
-        found = list(find_commands(piece))
-        for mark in piece.marks if piece.language in SHELL else ():
-            for word in mark.words or ("",):
-                assert any(word in command.text for command in found), (piece.page, word)
 
 
 def test_what_is_named_exists(code: list[Code]) -> None:

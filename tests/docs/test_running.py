@@ -68,7 +68,7 @@ class Place:
         values = {"DIR": "output/digits/sample", "OUT": "output/digits"}
         values |= dict.fromkeys(("1 2", "1 3"), "1 photos-run")
         values["VERSION"] = Path(self.summary["pushed_model"]).name
-        return re.sub(r"\b(DIR|OUT|VERSION|1 [23])\b", lambda found: values[found[0]], text)
+        return re.sub(r"\b(DIR|OUT|VERSION|1 [23])\b", lambda match: values[match[0]], text)
 
 
 def _environment() -> dict[str, str]:

@@ -67,13 +67,15 @@ CPUS: dict[str, tuple[str, dict[str, str], int]] = {
 }
 
 
-@pytest.mark.parametrize("of", [MEMORY, CPUS], ids=["memory", "CPUs"])
+@pytest.mark.parametrize("cases", [MEMORY, CPUS], ids=["memory", "CPUs"])
 def test_the_tightest_control_group_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, tuple[str, dict[str, str], int]]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cases: dict[str, tuple[str, dict[str, str], int]],
 ) -> None:
     """Of a machine with 8 CPUs and 8,000 MiB."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    for number, (case, (processes, files, expected)) in enumerate(of.items()):
+    for number, (case, (processes, files, expected)) in enumerate(cases.items()):
         proc, groups = tmp_path / f"proc{number}", tmp_path / f"cgroup{number}"
         memory = f"MemTotal: 9 kB\nMemAvailable:    {8000 * 1024} kB\n"
         for path, content in {
@@ -85,8 +87,8 @@ def test_the_tightest_control_group_counts(
             path.write_text(content)
         monkeypatch.setattr(machine, "_PROC", proc)
         monkeypatch.setattr(machine, "_CGROUPS", groups)
-        found = machine.available_cpus() if of is CPUS else machine.available_memory() // MIB
-        assert found == expected, case
+        limit = machine.available_cpus() if cases is CPUS else machine.available_memory() // MIB
+        assert limit == expected, case
 
 
 def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,8 @@ def test_every_format_becomes_a_jpeg_of_the_size_and_such_a_jpeg_is_kept() -> No
     canonical = in_tf_data(tf.constant(files + small), TransformConfig(size=32)).numpy().tolist()
     assert canonical[-2] == small[0]
     for kind, data in zip([*kinds, "kept", "small PNG"], canonical, strict=True):
-        made = Image.open(io.BytesIO(data))
-        assert (made.format, made.mode, made.size) == ("JPEG", "RGB", (32, 32)), kind
+        opened = Image.open(io.BytesIO(data))
+        assert (opened.format, opened.mode, opened.size) == ("JPEG", "RGB", (32, 32)), kind
 
 
 def expected_letterbox(image: Image.Image) -> Image.Image:
@@ -199,5 +199,5 @@ def test_the_preparation_for_other_runtimes(
         image = np.asarray(picture(3, height=130, width=170))[:height, :width]
         file = tf.io.encode_png(image)[tf.newaxis]
         expected = decode(canonicalize(file, config, ingest=shrinking), config).numpy()
-        found = prepare(image[np.newaxis], config, ingest=shrinking).numpy()
-        assert np.abs(found.astype(int) - expected).mean() <= difference
+        prepared = prepare(image[np.newaxis], config, ingest=shrinking).numpy()
+        assert np.abs(prepared.astype(int) - expected).mean() <= difference

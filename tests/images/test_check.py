@@ -214,11 +214,11 @@ def test_a_stated_orientation_is_what_pillow_and_the_graph_read() -> None:
     read = read_orientations(tf.constant(files)).numpy().tolist()
     stated = [state_orientation(file) for file in files]
     assert len({*stated}) > 3
-    for file, graph, found in zip(files[:400], read, stated, strict=False):
+    for file, graph, orientation in zip(files[:400], read, stated, strict=False):
         pillow = graph
         with contextlib.suppress(OSError):  # Pillow refuses some odd directories.
             pillow = find_orientation(file, Image.open(io.BytesIO(file)))
-        assert found in (None, graph if graph == pillow else None)
+        assert orientation in (None, graph if graph == pillow else None)
 
 
 def jpegs() -> Iterator[tuple[str, bytes]]:
@@ -243,11 +243,11 @@ def test_transform_dataset_and_pillow_agree_on_every_jpeg_to_one_level() -> None
         stored = check_image(data, CONFIG).encoded
         assert (stored is data) is ("CMYK" not in kind)
         if stored is data:
-            found = seen_by_the_model(stored)
-            assert np.abs(found - seen_by_a_person(data)).max() <= 1, kind
-            read = np.empty(found.shape, np.uint8)
+            seen = seen_by_the_model(stored)
+            assert np.abs(seen - seen_by_a_person(data)).max() <= 1, kind
+            read = np.empty(seen.shape, np.uint8)
             _DECODERS["jpeg"]([memoryview(stored)], read[np.newaxis])
-            assert np.abs(found - read).max() <= 1, kind
+            assert np.abs(seen - read).max() <= 1, kind
 
 
 def test_a_jpeg_that_the_served_model_would_not_read_is_transcoded() -> None:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.images.picture import Thumbnail
-from components.images.thumbnails import SMALLEST_HEAT_MAP, lay_over, make_thumbnail
+from components.images.thumbnails import SMALLEST_HEAT_MAP, Thumbnail, lay_over, make_thumbnail
 from tests.pictures import encode, png_bomb, scene, turned
 
 WIDTH, HEIGHT = 300, 200

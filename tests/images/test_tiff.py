@@ -67,8 +67,8 @@ def samples(bits: int, bands: int) -> Numbers:
     """Gradients over the whole range, in other directions for each band."""
     down, right = np.mgrid[:HEIGHT, :WIDTH]
     values = [(10 * down + 3 * right * (band + 1) + 40 * band) % 256 for band in range(bands)]
-    found: Numbers = np.round(np.stack(values, -1) / 255 * (2**bits - 1)).astype(int)
-    return found
+    scaled: Numbers = np.round(np.stack(values, -1) / 255 * (2**bits - 1)).astype(int)
+    return scaled
 
 
 def seen_in(values: Numbers, photometric: int, *, bits: int, extra: tuple[int, ...]) -> Any:
@@ -174,9 +174,9 @@ def by_opencv(band: Numbers) -> bytes:
     return cv2.imencode(".tiff", np.dstack([SMOOTH[..., ::-1], band.astype(np.uint8)]))[1].tobytes()
 
 
-def above(one: Any, below: Any) -> tuple[dict[int, Any], list[bytes]]:
+def above(upper: Any, below: Any) -> tuple[dict[int, Any], list[bytes]]:
     """Put a picture into the SubIFD of another one."""
-    return one[0] | {330: [below]}, one[1]
+    return upper[0] | {330: [below]}, upper[1]
 
 
 THUMBNAIL = page(cv2.resize(SMOOTH, (8, 6)).astype(int), RGB, tags={254: 1})
@@ -319,8 +319,8 @@ def test_tags_that_share_their_values_exhaust_no_memory(code: int) -> None:
     [known] = struct.unpack_from("<H", data, directory)
     entries = data[directory + 2 : directory + 2 + 12 * known]
     for number in range(count):
-        of = code if code == 273 else code + number
-        entries += struct.pack("<HHII", of, 4, len(values) // 4, len(data))
+        tag = code if code == 273 else code + number
+        entries += struct.pack("<HHII", tag, 4, len(values) // 4, len(data))
     place = len(data) + len(values)
     tags = struct.pack("<H", known + count) + entries + bytes(4)
     with pytest.raises(Rejected, match="more than 16,777,216 B of tags"):

@@ -10,8 +10,8 @@ from tfx import types
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
+from components.contract.tfx_classes import ImagePredictions
 from components.images.options import FileOptions
 from components.predict.component import Driver
 from components.predict.executor import Executor

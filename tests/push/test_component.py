@@ -14,7 +14,7 @@ from tfx import types
 from tfx.types import standard_artifacts
 
 from components.contract.artifact_files import CARD_FILE, write_text
-from components.contract.artifacts import Markdown
+from components.contract.tfx_classes import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push import executor, versions
 from components.push.executor import PUSHED_CARD, Executor

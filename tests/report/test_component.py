@@ -11,7 +11,7 @@ from tfx import types
 from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 
-from components.contract.artifacts import ClassificationMetrics, Metrics
+from components.contract.tfx_classes import ClassificationMetrics, Metrics
 from components.metrics.classification_metrics import measure
 from components.metrics.metric_table import METRICS
 from components.metrics.predictions import Predictions

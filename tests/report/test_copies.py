@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.contract.suspects import SUSPECTS_FILE, read_suspects, write_suspects
+from components.contract.image_tables import SUSPECTS_FILE, read_suspects, write_suspects
 from components.metrics.predictions import Evaluated, Predictions
 from components.report.shown import Without
 from components.report.suspects import copies

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from components.contract.suspects import Reason
+from components.contract.image_tables import Reason
 from components.report.suspects.odd_images import MOST, find_odd
 
 COUNT = 200

@@ -16,8 +16,7 @@ from PIL import Image
 
 from benchmarks.gcs_server import GcsServer
 from components.contract.example import REJECTS_FILE
-from components.images.picture import Thumbnail
-from components.images.thumbnails import make_thumbnail, picture_of
+from components.images.thumbnails import Thumbnail, make_thumbnail, picture_of
 from components.metrics.predictions import Evaluated, Predictions
 from components.report.pictures import source_pictures
 from components.report.pictures.gathering import keep_within, sample_classes

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from components.contract.example import CORRECTIONS_FILE
-from components.contract.image_table import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
+from components.contract.image_tables import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.images.pixel_statistics import measure_pixels
 from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import PredictedImage, SuspectFacts

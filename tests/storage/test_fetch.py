@@ -31,7 +31,7 @@ def server() -> Iterator[GcsServer]:
 
 
 def content(folder: str, files: Sequence[ImageFile]) -> list[Content]:
-    return [found for _, found in read_files(folder, files, CONFIG)]
+    return [data for _, data in read_files(folder, files, CONFIG)]
 
 
 HOSTILE = [
@@ -85,11 +85,12 @@ def test_all_objects_are_listed_once(
     monkeypatch.setattr(objects, "PAGE", page)
     for name in LISTED:
         server.put("data", name, b"an image")
-    found = find_files(f"gs://data/{folder}".rstrip("/"))
-    assert [folder + one.path for one in found] == sorted(
+    entries = find_files(f"gs://data/{folder}".rstrip("/"))
+    assert [folder + entry.path for entry in entries] == sorted(
         name for name in LISTED if name.startswith(folder)
     )
-    assert {(one.size, one.problem, one.checksum[:7]) for one in found} == {(8, "", "crc32c:")}
+    facts = {(entry.size, entry.problem, entry.checksum[:7]) for entry in entries}
+    assert facts == {(8, "", "crc32c:")}
 
 
 # What the server does first, and the reason to give up, if any.
@@ -132,10 +133,10 @@ def test_objects_are_read_as_they_were_listed(server: GcsServer) -> None:
     # The store says so of this one too, and still describes it.
     server.faults["a/late.jpg"] = [404, 404]
     config = dataclasses.replace(CONFIG, max_image_mib=0.5)
-    found = [content for _, content in read_files(listing.root, listing.files, config)]
+    contents = [content for _, content in read_files(listing.root, listing.files, config)]
     changed, gone = (Unread(f"it has {what} since it was listed") for what in ("changed", "gone"))
     large = Unread("1.0 MiB exceeds max_image_mib (0.5)", too_large=True)
-    assert found == [changed, gone, b"as listed", large]
+    assert contents == [changed, gone, b"as listed", large]
 
 
 def test_a_bucket_gives_the_same_shards_as_a_folder(server: GcsServer, tmp_path: Path) -> None:

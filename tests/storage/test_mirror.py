@@ -114,7 +114,7 @@ def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None
     server.counts.clear()
     mirror("gs://bucket", here).store()
     assert (server.counts["upload"], server.counts["delete"]) == (1, 1)
-    assert [found.path for found in find_files("gs://bucket")] == ["artifacts/b", "pushed/c"]
+    assert [entry.path for entry in find_files("gs://bucket")] == ["artifacts/b", "pushed/c"]
 
 
 def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path) -> None:
@@ -136,16 +136,16 @@ def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path
 
 
 def test_overlapping_writes_are_refused(server: GcsServer, tmp_path: Path) -> None:
-    one = mirror("gs://bucket", write(tmp_path / "one", {"runs/a": b"1"}))
-    one.store()
+    first = mirror("gs://bucket", write(tmp_path / "one", {"runs/a": b"1"}))
+    first.store()
     other = mirror("gs://bucket", tmp_path / "other")
     other.fetch()
     write(tmp_path / "other", {"runs/a": b"2"})
     other.store()
     write(tmp_path / "one", {"runs/a": b"3 of one"})
     with pytest.raises(StorageError, match="Another process has written to"):
-        one.store()
-    one.fetch()
+        first.store()
+    first.fetch()
     assert tree(tmp_path / "one") == {"runs/a": b"2"}
 
 

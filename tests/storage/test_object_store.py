@@ -45,8 +45,8 @@ def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
     store.pipe_file(f"bucket/2024-01-02/{ODD}", b"odd")
     listing = list_source(data, CONFIG)
     assert listing.root == f"{scheme}://bucket/2024-01-02"
-    found = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert found == {**IMAGES, ODD: b"odd"}
+    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert read == {**IMAGES, ODD: b"odd"}
     heads = read_files(listing.root, listing.files, CONFIG, first=1)
     assert [data for _, data in heads] == [b"a", b"a", b"b", b"b", b"o"]
 
@@ -60,8 +60,8 @@ def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
     store.pipe_file("bucket/2024-01-02/a/1.jpg", b"x" * len(IMAGES["a/1.jpg"]))
     store.rm_file("bucket/2024-01-02/a/2.jpg")
     store.pipe_file("bucket/2024-01-02/a/3.jpg", b"new")
-    found = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert found == {
+    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert read == {
         **IMAGES,
         "a/1.jpg": Unread("it has changed since it was listed"),
         "a/2.jpg": Unread("it has gone since it was listed"),
@@ -82,8 +82,8 @@ def test_a_refused_read_is_repeated(
     monkeypatch.setattr("tests.storage.s3_server.FAULTS", [*faults])
     listing = list_source("s3://bucket/2024-01-02", CONFIG)
     before = sum(retry.count_retries().values())
-    found = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert found == IMAGES
+    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert read == IMAGES
     assert sum(retry.count_retries().values()) == before + retries
 
 
@@ -100,8 +100,8 @@ def test_a_listing_is_kept_in_the_store(store: Any) -> None:
 def test_the_endpoint(monkeypatch: pytest.MonkeyPatch, resolving: set[str]) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
     resolving.add("minio-service.kubeflow")  # Before 2.16.
-    found = (find_endpoint("minio://b"), find_endpoint("s3://b"))
-    assert found == ("http://minio-service.kubeflow:9000", None)
+    endpoints = (find_endpoint("minio://b"), find_endpoint("s3://b"))
+    assert endpoints == ("http://minio-service.kubeflow:9000", None)
     for name, url in (("AWS_ENDPOINT_URL", "http://one"), ("AWS_ENDPOINT_URL_S3", "http://two")):
         monkeypatch.setenv(name, url)
         assert find_endpoint("minio://b") == find_endpoint("s3://b") == url

@@ -25,18 +25,18 @@ def find_cause(error: Exception) -> str | None:
 def call(retrier: Retrier, *results: Exception | str) -> tuple[str, int]:
     """Return the result and the number of attempts; the last of `results` repeats forever."""
     waiting: Iterator[Exception | str] = iter(results)
-    made = 0
+    calls = 0
     result: Exception | str = ""
 
     async def attempt() -> str:
-        nonlocal made, result
-        made += 1
+        nonlocal calls, result
+        calls += 1
         result = next(waiting, result)
         if isinstance(result, Exception):
             raise result
         return result
 
-    return asyncio.run(retrier.call(attempt, kind="read", request="GET http://me:secret@x")), made
+    return asyncio.run(retrier.call(attempt, kind="read", request="GET http://me:secret@x")), calls
 
 
 def test_temporary_errors_are_retried_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,3 @@
-import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,19 +7,14 @@ import aiohttp
 import pytest
 from botocore import exceptions  # type: ignore[import-untyped]
 from s3fs import S3FileSystem
-from tfx.types import standard_artifacts
 
-from components.contract.artifact_files import read_text
 from components.contract.errors import StorageError, UserError
-from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
-from components.evaluation.baseline import BaselineFinder
-from components.evaluation.baseline_lookup import FOUND_KEY, find_baseline
+from components.evaluation.baseline_lookup import find_baseline
 from components.storage import retry
 from components.storage.folder import is_file, list_folders, read_bytes, replace_file
 from components.storage.folder_listing import find_files
 from components.storage.retry import RetryPolicy
 from components.storage.transfer import copy_file, copy_folder, remove_file, remove_folder
-from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import (
     ACCESS_KEY,
     SECRET_KEY,
@@ -121,29 +115,6 @@ def test_folders_on_disk(tmp_path: Path) -> None:
     remove_file(str(tmp_path / "y/below/1"))
     with pytest.raises(StorageError, match="Cannot remove"):
         remove_file(str(tmp_path / "y"))
-
-
-def test_the_executor_copies_the_baseline(endpoint: str, tmp_path: Path) -> None:
-    model = saved_model(tmp_path / "model", weights=b"old")
-    copy_folder(str(model), f"{STORE}/pushed/7")
-    baseline = standard_artifacts.Model()
-    baseline.uri = str(tmp_path / "baseline")
-    found = {FOUND_KEY: f"{STORE}/pushed/7", "pushed_models": f"{STORE}/pushed"}
-    executor = BaselineFinder.EXECUTOR_SPEC.executor_class()
-    executor.Do({"model": [standard_artifacts.Model()]}, {"baseline": [baseline]}, found)
-    assert baseline.get_int_custom_property(FOUND_PROPERTY) == 1
-    assert baseline.get_string_custom_property(VERSION_PROPERTY) == "7"
-    index = f"{baseline.uri}/Format-Serving/variables/variables.index"
-    assert read_bytes(index) == b"old"
-
-    # Without a baseline the artifact says so: one without any file cannot be opened.
-    nothing = standard_artifacts.Model()
-    nothing.uri = str(tmp_path / "nothing")
-    candidate = {"model": [standard_artifacts.Model()]}
-    executor.Do(candidate, {"baseline": [nothing]}, {**found, FOUND_KEY: ""})
-    assert nothing.get_int_custom_property(FOUND_PROPERTY) == 0
-    [note] = os.listdir(nothing.uri)
-    assert "no baseline" in read_text(nothing.uri, note)
 
 
 ASKING: dict[str, Callable[[str], Any]] = {

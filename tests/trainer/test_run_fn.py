@@ -15,7 +15,7 @@ import tensorflow_transform as tft
 from components.contract import example
 from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ModelError
-from components.contract.image_table import read_embeddings, read_images
+from components.contract.image_tables import read_embeddings, read_images
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,

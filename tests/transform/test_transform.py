@@ -112,14 +112,19 @@ def test_shards_of_unchanged_files_are_taken_over(tmp_path: Path) -> None:
     def list_new(number: int, config: TransformConfig = CONFIG, *, same: bool = False) -> set[str]:
         """Return the shards made anew; all of them are those that a first run would make."""
         ingested = nodes.ingest(folder, tmp_path / "in", config=options, number=str(number))
-        made = nodes.transform(ingested, tmp_path / "out", config=config, number=str(number))
+        transformed = nodes.transform(ingested, tmp_path / "out", config=config, number=str(number))
         if same:
             anew = nodes.transform(ingested, tmp_path / f"anew{number}", config=config)
-            files, expected = nodes.shard_bytes(made.examples), nodes.shard_bytes(anew.examples)
+            files, expected = (
+                nodes.shard_bytes(transformed.examples),
+                nodes.shard_bytes(anew.examples),
+            )
             del files[example.INDEX_FILE], expected[example.INDEX_FILE]
             assert files == expected
-        shards = Path(made.examples.uri).glob("Split-*/*")
-        return {f"{of.parent.name}/{of.name}" for of in shards if of.stat().st_nlink == 1}
+        paths = Path(transformed.examples.uri).glob("Split-*/*")
+        return {
+            f"{shard.parent.name}/{shard.name}" for shard in paths if shard.stat().st_nlink == 1
+        }
 
     every = list_new(1)
     shutil.copy(folder / "red/001.jpeg", folder / "blue/another.jpeg")
@@ -127,7 +132,7 @@ def test_shards_of_unchanged_files_are_taken_over(tmp_path: Path) -> None:
     [damaged, removed, *_] = sorted((tmp_path / "out/examples/2").glob("Split-*/*"))
     damaged.write_bytes(b"damaged")
     removed.unlink()
-    assert list_new(3) == {f"{of.parent.name}/{of.name}" for of in (damaged, removed)}
+    assert list_new(3) == {f"{shard.parent.name}/{shard.name}" for shard in (damaged, removed)}
     (folder / "green/002.jpeg").rename(folder / "red/of another label.jpeg")
     assert 0 < len(list_new(4, same=True)) < len(every) / 2
     assert len(list_new(5, TransformConfig(size=SIZE, quality=50))) >= len(every)

@@ -80,6 +80,6 @@ def test_thresholds_are_above_chance(images: Any, difference: float, divergence:
     comparator.jensen_shannon_divergence.threshold = 0.1
     label, height = raise_thresholds(schema, images, Reference("skew", "in train", images)).feature
     assert label.skew_comparator.infinity_norm.threshold == pytest.approx(difference)
-    found = height.skew_comparator.jensen_shannon_divergence.threshold
-    assert found == pytest.approx(divergence, abs=1e-3)
+    threshold = height.skew_comparator.jensen_shannon_divergence.threshold
+    assert threshold == pytest.approx(divergence, abs=1e-3)
     assert schema.feature[0].skew_comparator.infinity_norm.threshold == 0.1

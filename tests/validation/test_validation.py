@@ -37,7 +37,7 @@ from components.validation.lookup import (
     look_up,
     read_entry_statistics,
 )
-from components.validation.schema_gen import correct_schema, free_columns
+from components.validation.schema_gen import add_columns, correct_schema
 from components.validation.statistics_gen import statistics_options
 from components.validation.tfdv_files import (
     Statistics,
@@ -107,11 +107,11 @@ def counted(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, types.Artifact]:
     """Statistics of the same examples by TFX's executor, and by ours with and without Beam."""
-    found = {}
+    by_executor = {}
     ours, few = image_statistics_gen.Executor, image_statistics_gen._FEW
     for name, executor in (("tfx", statistics_gen.Executor), ("beam", ours), ("here", ours)):
         image_statistics_gen._FEW = 0 if name == "beam" else few
-        found[name] = statistics = standard_artifacts.ExampleStatistics()
+        by_executor[name] = statistics = standard_artifacts.ExampleStatistics()
         statistics.uri = str(tmp_path_factory.mktemp("statistics"))
         context = BaseBeamExecutor.Context(beam_pipeline_args=list(nodes.IN_MEMORY))
         executor(context).Do(
@@ -119,7 +119,7 @@ def counted(
             {"statistics": [statistics]},
             {"stats_options_json": statistics_options().to_json()},
         )
-    return found
+    return by_executor
 
 
 @pytest.mark.slow
@@ -128,12 +128,12 @@ def test_statistics_are_those_of_tfx(counted: dict[str, types.Artifact], name: s
     theirs, ours = counted["tfx"], counted[name]
     assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
     for split in artifact_utils.decode_split_names(theirs.split_names):
-        expected, found = (read_statistics(of.uri, split) for of in (theirs, ours))
-        image = find_feature(found, example.ENCODED)
+        expected, actual = (read_statistics(artifact.uri, split) for artifact in (theirs, ours))
+        image = find_feature(actual, example.ENCODED)
         assert image is not None
         assert image.bytes_stats.min_num_bytes > 200
         expected.datasets[0].features.sort(key=lambda feature: list(feature.path.step))
-        assert rounded(found) == rounded(expected)
+        assert rounded(actual) == rounded(expected)
 
 
 def rounded(statistics: Statistics) -> str:
@@ -193,11 +193,11 @@ class Run:
             {"config": to_json(config), "curated_schema": text},
         )
         given: dict[str, Any] = {"statistics_history": self.history, "config": to_json(config)}
-        found = image_validator.Driver.look_up(statistics, given)
+        looked_up = image_validator.Driver.look_up(statistics, given)
         image_validator.Executor().Do(
             {**statistics, "schema": [self.schema]},
             {"anomalies": [self.anomalies]},
-            {**given, **found},
+            {**given, **looked_up},
         )
 
     @property
@@ -337,10 +337,10 @@ def labelled(**counts: int) -> Statistics:
     return statistics_of([label for label, number in counts.items() for _ in range(number)])
 
 
-def sample(of: Any) -> Statistics:
-    if isinstance(of, dict):
-        return labelled(**of)
-    luminance = np.random.default_rng(of).normal(of, 10, 300)
+def sample(images: Any) -> Statistics:
+    if isinstance(images, dict):
+        return labelled(**images)
+    luminance = np.random.default_rng(images).normal(images, 10, 300)
     return statistics_of(["cat", "dog"] * 150, LUMINANCE=luminance)
 
 
@@ -448,9 +448,9 @@ def test_the_lookup_on_kubeflow_needs_no_statistics(tmp_path: Path) -> None:
         add_to_history(run.history, run.statistics)
     first, second = (os.path.join(run.history, str(e.time)) for e in list_history(run.history))
     given = {"statistics_history": run.history, "config": to_json(ValidationConfig())}
-    for key, found in (("a", second), ("b", first), ("c", second)):
+    for key, earlier in (("a", second), ("b", first), ("c", second)):
         examples = json.dumps({"span": None, "examples_key": key, "input_fingerprint": "f"})
-        assert look_up({}, {**given, "examples": examples}) == {"found_statistics": found}
+        assert look_up({}, {**given, "examples": examples}) == {"found_statistics": earlier}
 
 
 @pytest.mark.slow
@@ -460,10 +460,10 @@ def test_history_in_an_object_store(tmp_path: Path) -> None:
         folder = "minio://bucket/pipeline/statistics"
         assert find_earlier(folder, looked_at(now.statistics)) == ""
         add_to_history(folder, before.statistics)
-        found = find_earlier(folder, looked_at(now.statistics))
-        assert found.startswith(f"{folder}/")
-        assert read_entry_statistics(found, "train") == labelled(cat=5, dog=5)
-        assert read_entry_statistics(found, "eval") is None
+        earlier = find_earlier(folder, looked_at(now.statistics))
+        assert earlier.startswith(f"{folder}/")
+        assert read_entry_statistics(earlier, "train") == labelled(cat=5, dog=5)
+        assert read_entry_statistics(earlier, "eval") is None
 
 
 def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path: Path) -> None:
@@ -493,18 +493,18 @@ def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
 
 def test_columns_of_any_split_match_the_schema() -> None:
     def table(**columns: list[Any]) -> Statistics:
-        data = {f"image/columns/{name}": of for name, of in columns.items()}
+        data = {f"image/columns/{name}": values for name, values in columns.items()}
         return tfdv.generate_statistics_from_dataframe(pd.DataFrame(data))
 
     train = table(patient=["p1", "p2"], age=[0, 1], key=["1", "2"])
     test = table(patient=["p3", None], age=[7, 8], ward=["x", "y"])
-    schema = tfdv.infer_schema(train)
-    correct_schema(schema, train)
-    free_columns(schema, [train, test])
-    for statistics in (train, test):
-        assert not tfdv.validate_statistics(statistics, schema).anomaly_info
-    other = table(patient=["p9"], age=[99])
-    assert [*tfdv.validate_statistics(other, schema).anomaly_info] == ["image/columns/patient"]
-    curated = schema_pb2.Schema()
-    free_columns(curated, [train, test], closed=False)
-    assert not tfdv.validate_statistics(other, curated).anomaly_info
+    inferred, curated = tfdv.infer_schema(train), schema_pb2.Schema()
+    correct_schema(inferred, train)
+    for schema in (inferred, curated):
+        add_columns(schema, [train, test])
+        for statistics in (train, test):
+            assert not tfdv.validate_statistics(statistics, schema).anomaly_info
+    # What a curated schema says of a column stays.
+    curated.feature[0].presence.min_fraction = 1
+    add_columns(curated, [test])
+    assert curated.feature[0].presence.min_fraction == 1

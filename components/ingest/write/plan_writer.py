@@ -10,8 +10,8 @@ from components.contract import example
 from components.contract.artifact_files import remove
 from components.contract.errors import StorageError
 from components.host.progress import add_progress
-from components.images.check import check_image
-from components.images.check_result import CheckedImage, Rejected, usable
+from components.images.check import check_image, usable
+from components.images.check_result import CheckedImage, Rejected
 from components.ingest.config import IngestConfig
 from components.ingest.datasets.reading import read_images
 from components.ingest.plan.assignment import Assignment

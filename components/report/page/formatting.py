@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
-from components.images.picture import Thumbnail
+from components.images.thumbnails import Thumbnail
 
 # File names may hold control characters, some of which change the direction of text; invalid bytes
 # arrive as lone surrogates, which cannot be encoded.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from components.contract.suspects import REASONS
+from components.contract.image_tables import REASONS
 from components.report.facts import ReportFacts
 from components.report.shown import PredictedImage
 

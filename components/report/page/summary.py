@@ -8,7 +8,7 @@ import numpy as np
 
 from components.contract.model_files import RATE
 from components.contract.printable import describe_bytes
-from components.images.picture import Thumbnail
+from components.images.thumbnails import Thumbnail
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.proof import SIGNIFICANT
 from components.report.facts import ReportFacts

@@ -10,8 +10,7 @@ from typing import Any
 from components.contract.artifact_files import open_file
 from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
-from components.images.picture import Thumbnail
-from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
+from components.images.thumbnails import SIDE, Thumbnail, lay_over, picture_of, read_png
 from components.images.transcode import Pixels
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Evaluated

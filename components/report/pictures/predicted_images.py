@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from components.contract.example import ENCODED, FILENAME, decode_text
-from components.images.picture import Thumbnail
-from components.images.thumbnails import SIDE, make_thumbnail
+from components.images.thumbnails import SIDE, Thumbnail, make_thumbnail
 from components.metrics.predictions import Evaluated, Ints
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards

@@ -15,8 +15,7 @@ from fsspec import AbstractFileSystem
 
 from components.contract.artifact_files import open_file
 from components.contract.example import REJECTS_FILE
-from components.images.picture import Thumbnail
-from components.images.thumbnails import make_thumbnail
+from components.images.thumbnails import Thumbnail, make_thumbnail
 from components.report.shown import Reject
 from components.storage.folder import is_local, open_folder
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from components.contract.artifact_files import on_disk
 from components.contract.example import spell_path
-from components.contract.suspects import Suspect
-from components.images.picture import Thumbnail
-from components.images.thumbnails import make_thumbnail
+from components.contract.image_tables import Suspect
+from components.images.thumbnails import Thumbnail, make_thumbnail
 from components.report.pictures.predicted_images import read_images
 from components.report.pictures.source_pictures import read_pictures
 from components.report.shown import PredictedImage, SuspectFacts

@@ -14,7 +14,7 @@ import numpy as np
 
 from components.contract.artifact_files import open_file
 from components.contract.example import DUPLICATES_FILE, NEAR_DUPLICATES_FILE, TRAIN, spell_path
-from components.contract.suspects import Suspect
+from components.contract.image_tables import Suspect
 from components.report.suspects.similar import Columns, Features, find_neighbors, find_rows
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from components.contract.artifact_files import open_file
 from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
-from components.contract.image_table import Texts, open_images, read_embeddings
+from components.contract.image_tables import Suspect, Texts, open_images, read_embeddings
 from components.contract.properties import PropertiesLike
-from components.contract.suspects import Suspect
 from components.host.machine import trim_memory
 from components.report.shown import LabelErrors
 from components.report.suspects.copies import Copy, find_copies, list_suspects, read_copies

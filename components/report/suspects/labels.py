@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from components.contract.suspects import Suspect
+from components.contract.image_tables import Suspect
 from components.report.shown import LabelErrors
 from components.report.suspects.similar import Columns, Features, Floats, Ints, normalize
 

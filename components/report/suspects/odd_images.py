@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import TRAIN
-from components.contract.suspects import Reason, Suspect
+from components.contract.image_tables import Reason, Suspect
 from components.host.machine import release_pages
 from components.report.suspects.similar import Columns, Features, Ints, find_neighbors
 

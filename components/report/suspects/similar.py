@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.manifold import TSNE
 
 from components.contract.example import TRAIN
-from components.contract.suspects import Suspect
+from components.contract.image_tables import Suspect
 from components.host.machine import release_pages
 from components.report.shown import ImageMap
 

@@ -30,7 +30,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from components.contract.errors import UserError
-from components.contract.suspects import REASONS
+from components.contract.image_tables import REASONS
 from components.ingest.source.corrections import Action, Correction
 from pipeline_def.apps.review.decisions import Decisions, ReviewedImage
 from pipeline_def.apps.review.options import ReviewOptions

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from components.contract.artifact_files import list_names
-from components.contract.suspects import SUSPECTS_FILE, read_suspects
+from components.contract.image_tables import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.app import ReviewFacts, make_app

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
-from components.contract.suspects import Suspect
+from components.contract.image_tables import Suspect
 from components.host.lock import locked
 from components.ingest.source.corrections import Correction, parse_corrections, write_corrections
 from components.records.shard_files import read_index

@@ -12,8 +12,7 @@ from components.contract.errors import DataError, StorageError
 from components.contract.example import FILENAME, SHA256, decode_text
 from components.contract.printable import describe_corrections, name_some
 from components.evaluation.config import EvaluationConfig
-from components.images.picture import Thumbnail
-from components.images.thumbnails import make_thumbnail
+from components.images.thumbnails import Thumbnail, make_thumbnail
 from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index

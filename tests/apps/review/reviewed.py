@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
-from components.contract.suspects import SUSPECTS_FILE, Suspect, write_suspects
+from components.contract.image_tables import SUSPECTS_FILE, Suspect, write_suspects
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index
 from pipeline_def.apps.review.app import make_app

@@ -22,7 +22,7 @@ from PIL import Image
 import local_runner
 from components.contract.configuration import to_dict
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256
-from components.contract.suspects import SUSPECTS_FILE, Suspect
+from components.contract.image_tables import SUSPECTS_FILE, Suspect
 from components.ingest.source.corrections import Correction, load_corrections, write_corrections
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import write_index

@@ -23,7 +23,7 @@ from tests.kubeflow.conftest import interface as interface_of
 from tests.repository import ROOT
 
 MODEL = "tfx.types.standard_artifacts.Model"
-METRICS = "components.contract.artifacts.Metrics"
+METRICS = "components.contract.tfx_classes.Metrics"
 
 
 class Copier(base_executor.BaseExecutor):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from components.images.picture import Thumbnail
+from components.images.thumbnails import Thumbnail
 from components.metrics.predictions import Evaluated, Predictions
 from components.report.comparison import ComparisonFacts, EvaluatedRun, compare_runs
 from tests.pictures import encode, picture

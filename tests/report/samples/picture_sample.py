@@ -7,9 +7,8 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from components.contract.suspects import Reason, Suspect
-from components.images.picture import Thumbnail
-from components.images.thumbnails import lay_over, picture_of
+from components.contract.image_tables import Reason, Suspect
+from components.images.thumbnails import Thumbnail, lay_over, picture_of
 from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.predictions import Floats
 from components.report.shown import (

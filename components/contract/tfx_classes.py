@@ -1,7 +1,11 @@
-"""A driver that resolves execution properties before TFX looks up its cache, which they key."""
+"""Our classes for TFX: artifacts, whose properties `properties.py` names, and a driver.
+
+Kubeflow's user interface recognizes types by name, and checks their metadata before it draws them
+(`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.dsl.components.base import base_driver
@@ -13,9 +17,55 @@ from tfx.types import artifact_utils
 
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, Lookup, LookupInput
 
+Artifacts: TypeAlias = dict[str, list[types.Artifact]]
+"""Name of an input or output → its artifacts, as TFX passes them to an executor."""
+
+
+class ImageRejects(types.Artifact):
+    """Files that ingest rejected or skipped, and duplicates: one JSON object per line."""
+
+    # Kubeflow Pipelines requires names of the form <namespace>.<Type>.
+    TYPE_NAME = "images.ImageRejects"
+
+
+class ImagePredictions(types.Artifact):
+    """A model's predictions for the files of a folder: Parquet tables and `summary.json`."""
+
+    TYPE_NAME = "images.ImagePredictions"
+
+
+class ImageSuspects(types.Artifact):
+    """Images whose label, split or quality a person should look at: `suspects.parquet`."""
+
+    TYPE_NAME = "images.ImageSuspects"
+
+
+class Html(types.Artifact):
+    """An HTML page at the artifact's URI."""
+
+    TYPE_NAME = "system.HTML"
+
+
+class Markdown(types.Artifact):
+    """A Markdown text at the artifact's URI."""
+
+    TYPE_NAME = "system.Markdown"
+
+
+class Metrics(types.Artifact):
+    """Numbers, each a custom property: shown as a table, and as columns of the list of runs."""
+
+    TYPE_NAME = "system.Metrics"
+
+
+class ClassificationMetrics(types.Artifact):
+    """A confusion matrix, as a custom property."""
+
+    TYPE_NAME = "system.ClassificationMetrics"
+
 
 class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
-    """Sets the execution properties that `lookup_function` returns."""
+    """Sets the properties that `lookup_function` returns, before TFX looks up its cache."""
 
     lookup_function: Lookup
     """Kubeflow Pipelines runs no drivers: there, a separate task calls it before the step. Its

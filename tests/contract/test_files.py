@@ -1,3 +1,5 @@
+"""Files that one stage writes and others read."""
+
 from pathlib import Path
 from typing import Any
 
@@ -5,16 +7,20 @@ import numpy as np
 import psutil
 import pytest
 
-from components.contract import image_table
+from components.contract import image_tables
+from components.contract.artifact_files import read_part, write_parts
 from components.contract.errors import StorageError
-from components.contract.image_table import (
+from components.contract.image_tables import (
     EMBEDDINGS_FILE,
     IMAGES_FILE,
+    Suspect,
     Texts,
     open_images,
     read_embeddings,
     read_images,
+    read_suspects,
     write_image_table,
+    write_suspects,
 )
 from components.report.suspects import similar
 
@@ -29,7 +35,7 @@ def columns(first: int, count: int) -> dict[str, Any]:
 
 
 def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_table, "_ROW_GROUP", 4)
+    monkeypatch.setattr(image_tables, "_ROW_GROUP", 4)
     features = np.arange(14, dtype=np.float32).reshape(7, 2)
     features[3, 1], features[4, 0] = 1e9, -1e9
     with write_image_table(str(tmp_path), rows=7) as table:
@@ -58,11 +64,11 @@ def test_searched_features_of_a_file_need_no_memory(
     assert mapped is not None
     similar.find_neighbors(mapped, np.arange(3), among=np.arange(2_000), most=1)
     rows = np.arange(0, 2_000, 20)
-    found = similar.read_rows(mapped, rows)
+    read_rows = similar.read_rows(mapped, rows)
     maps = psutil.Process().memory_maps(grouped=True)
     [read] = [file.rss for file in maps if file.path == str(tmp_path / EMBEDDINGS_FILE)]
     assert read < mapped.nbytes / 10
-    np.testing.assert_array_equal(found, mapped[rows])
+    np.testing.assert_array_equal(read_rows, mapped[rows])
 
 
 def test_an_interrupted_pass_leaves_nothing(tmp_path: Path) -> None:
@@ -87,3 +93,22 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, name: str, read: Any) ->
     (tmp_path / name).write_bytes(b"\x93NUMPY cut off")
     with pytest.raises(StorageError, match="is damaged"):
         read(str(tmp_path))
+
+
+@pytest.mark.parametrize("parts", [[b"only"], [b"one", b"", b"three" * 1000]])
+def test_each_part_is_read_by_its_number(parts: list[bytes], tmp_path: Path) -> None:
+    path = str(tmp_path / "parts")
+    write_parts(path, iter(parts))
+    assert [read_part(path, number) for number in range(len(parts))] == parts
+
+
+def test_suspects_keep_every_field_and_the_highest_scores_are_first(
+    tmp_path: Path,
+) -> None:
+    low = Suspect("a" * 64, "cat/é.jpg", "train", "cat", "dark", 0.25)
+    high = Suspect("b" * 64, "dog/2.jpg", "test", "dog", "label", 0.75, "cat", ("cat/1.jpg",))
+    path = str(tmp_path / "suspects.parquet")
+    write_suspects(path, [low, high])
+    assert read_suspects(path) == [high, low]
+    write_suspects(path, [])
+    assert read_suspects(path) == []
