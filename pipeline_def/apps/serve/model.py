@@ -84,7 +84,7 @@ def to_lists(values: Any) -> list[Any]:
 
 
 def describe_signatures(path: str) -> dict[str, Any]:
-    """Return the signatures of a SavedModel as the JSON of `SignatureDef`, without defaults."""
+    """Return the signatures of a SavedModel as the JSON of `SignatureDef`."""
     from google.protobuf import json_format
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -93,7 +93,10 @@ def describe_signatures(path: str) -> dict[str, Any]:
         saved.ParseFromString(file.read())
     signatures = saved.meta_graphs[0].signature_def
     return {
-        name: json_format.MessageToDict(signature, preserving_proto_field_name=True)
+        # Defaults such as `unknown_rank`, too, as TensorFlow Serving has them.
+        name: json_format.MessageToDict(
+            signature, preserving_proto_field_name=True, including_default_value_fields=True
+        )
         for name, signature in signatures.items()
         if not name.startswith("__")
     }

@@ -98,7 +98,10 @@ def test_metadata_answers_and_heat_maps(output: Path) -> None:
     of_default = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
     tensor = of_default["inputs"]["image_bytes"]
     assert tensor["dtype"] == "DT_STRING"
-    assert tensor["tensor_shape"] == {"dim": [{"size": "-1"}]}
+    assert tensor["tensor_shape"] == {
+        "dim": [{"size": "-1", "name": ""}],
+        "unknown_rank": False,
+    }
     [refused] = broken["predictions"]
     assert refused["error"] == "PNG: damaged or cut off"
     assert (refused["label"], sum(refused["probabilities"])) == ("", 0)
