@@ -19,6 +19,7 @@ from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
 from components.ingest.plan.splits import expect_images, expect_labels, require_splits
+from components.ingest.source.columns import describe_columns
 from components.ingest.source.listing import (
     Listing,
     check_labels,
@@ -71,6 +72,9 @@ def look(listing: Listing, config: Config) -> FirstLook:
         UserError: labels or splits cannot be trained on; or accelerator, weights, schema, code or
             the images to predict are missing.
     """
+    from components.metrics.slices import choose_slices
+
+    choose_slices(config.evaluation.slices, describe_columns(listing.columns()))
     if config.validation.schema:
         from components.validation.tfdv_files import read_schema
 

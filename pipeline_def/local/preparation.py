@@ -36,9 +36,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
             `new_task` is not set.
     """
     from components.ingest.lookup import list_source
-    from components.ingest.source.columns import describe_columns
     from components.ingest.source.listing import write_listing
-    from components.metrics.slices import choose_slices
     from pipeline_def.local.first_look import describe, look
 
     console = Console(highlight=False)
@@ -46,7 +44,6 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
         print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
-    choose_slices(config.evaluation.slices, describe_columns(listing.columns()))
     unknown = _check_task(listing.labels(), layout, new_task=new_task)
     seen = look(listing, config)
     config = seen.config

@@ -84,7 +84,10 @@ def test_status_2_when_a_run_would_not_start(
     status, _, err = inspect(capsys, tmp_path)
     assert status == 2
     assert "leaves 2 images to evaluate the model on, but even if it is always right, 4 " in err
-    assert inspect(capsys, tmp_path, "--evaluation.decide_by", "value")[0] == 0
+    always = ("--evaluation.decide_by", "value")
+    assert inspect(capsys, tmp_path, *always)[0] == 0
+    status, _, err = inspect(capsys, tmp_path, *always, "--evaluation.slices", "[camera]")
+    assert (status, "evaluation.slices names 'camera'" in err) == (2, True)
 
 
 @pytest.mark.slow
