@@ -102,7 +102,7 @@ def _summarize(recipe: Trial, others: Sequence[Trial], *, seconds: float) -> str
     complete = sum(trial.state == DONE for trial in others)
     spent = sum(trial.seconds for trial in (recipe, *others)) / 60
     return (
-        f"Searched for {spent:.0f} of {seconds / 60:g} minutes: {len(others)} "
+        f"Searched for {round(spent, 1):g} of {seconds / 60:g} minutes: {len(others)} "
         f"trial{'s' * (len(others) != 1)}, {complete} trained to the end."
     )
 

@@ -1,5 +1,6 @@
 """A search within a time: which trials run, what survives a kill, and what is chosen."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -256,7 +257,9 @@ def test_too_few_minutes_no_mistakes_and_trials_that_diverge(
     assert chosen_of(diverging)[0].state == "complete"
     simulate(monkeypatch, lambda trial: None if trial.number else 0.7)
     failing = searched(tmp_path / "failing", seconds=300, epochs=50)
-    assert "0 trained to the end. The recipe stays." in chosen_of(failing)[1]
+    said = chosen_of(failing)[1]
+    assert "0 trained to the end. The recipe stays." in said
+    assert re.match(r"Searched for \d\.\d of 5 minutes: ", said)
     simulate(monkeypatch, lambda _: None)
     with pytest.raises(ModelError, match=r"The recipe's training failed \(diverged\)"):
         searched(tmp_path / "none", seconds=600, epochs=50)
