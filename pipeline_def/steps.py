@@ -82,7 +82,7 @@ EVALUATOR = PipelineStep("Evaluator", "ImageEvaluator", modules=("evaluation.exe
 REPORT = PipelineStep(
     "ImageReport",
     "ImageReport",
-    modules=("report.executor", "trainer.input.augment"),
+    modules=("report.component", "trainer.input.augment"),
     opens=(DATA,),  # The rejected images.
 )
 PUSHER = PipelineStep("Pusher", "ImagePusher", modules=("push.executor",), opens=(STORAGE,))

@@ -23,8 +23,7 @@ from benchmarks.runs import read_results
 from components.contract.example import ENCODED, LABEL
 from components.metrics.metric_table import METRICS
 from components.metrics.prediction_file import read_predictions
-from components.report.component import ImageReport
-from components.report.executor import Executor
+from components.report.component import Executor, ImageReport
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
 from tests.nodes import NODES

@@ -34,7 +34,7 @@ from components.metrics.predictions import Evaluated, drop_probabilities
 from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
-from components.report.pictures.gathering import gather_pictures
+from components.report.pictures import gather_pictures
 from components.report.shown import Without
 from components.report.suspects.copies import find_leaked
 from components.report.suspects.gathering import find_suspects

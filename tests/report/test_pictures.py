@@ -18,11 +18,11 @@ from benchmarks.gcs_server import GcsServer
 from components.contract.example import REJECTS_FILE
 from components.images.thumbnails import Thumbnail, make_thumbnail, picture_of
 from components.metrics.predictions import Evaluated, Predictions
-from components.report.pictures import source_pictures
-from components.report.pictures.gathering import keep_within, sample_classes
-from components.report.pictures.predicted_images import choose_images, show_images
-from components.report.pictures.source_pictures import show_rejects
+from components.report import source_pictures
+from components.report.pictures import keep_within, sample_classes
+from components.report.predicted_images import choose_images, show_images
 from components.report.shown import PredictedImage
+from components.report.source_pictures import show_rejects
 from tests.pictures import encode, picture
 from tests.report.samples.records import LABELS, make_records, write_splits
 from tests.storage.gs_client import point_to
@@ -230,7 +230,7 @@ def test_reading_stops_at_the_timeout(tmp_path: Path, monkeypatch: pytest.Monkey
     # Each look at the clock takes a second; a batch is read for every look but the first.
     clock = iter(range(100))
     ticking = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("components.report.pictures.source_pictures.time", ticking)
+    monkeypatch.setattr("components.report.source_pictures.time", ticking)
     monkeypatch.setattr(source_pictures, "_TOTAL_SECONDS", 2)
     names = [f"{number}.jpg" for number in range(3 * 8)]
     for name in names:

@@ -14,9 +14,8 @@ from PIL import Image
 from components.contract.example import CORRECTIONS_FILE
 from components.contract.image_tables import EMBEDDINGS_FILE, IMAGES_FILE, write_image_table
 from components.images.pixel_statistics import measure_pixels
-from components.report.pictures.suspect_pictures import show_suspects
 from components.report.shown import PredictedImage, SuspectFacts
-from components.report.suspects.gathering import find_suspects
+from components.report.suspects.gathering import find_suspects, show_suspects
 from tests.pictures import encode
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 

@@ -1,25 +1,38 @@
-"""Gathers the suspects of a run: wrong labels and odd images, with the images that explain them."""
+"""Gathers the suspects of a run, and pictures of them and of the images that explain them."""
 
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from components.contract.artifact_files import open_file
-from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY
+from components.contract.artifact_files import on_disk, open_file
+from components.contract.example import CORRECTIONS_FILE, LABEL_IS_ALREADY, spell_path
 from components.contract.image_tables import Suspect, Texts, open_images, read_embeddings
 from components.contract.properties import PropertiesLike
 from components.host.machine import trim_memory
-from components.report.shown import LabelErrors
+from components.images.thumbnails import Thumbnail, make_thumbnail
+from components.report.predicted_images import read_images
+from components.report.shown import LabelErrors, PredictedImage, SuspectFacts
+from components.report.source_pictures import read_pictures
 from components.report.suspects.copies import Copy, find_copies, list_suspects, read_copies
 from components.report.suspects.labels import find_wrong_labels
-from components.report.suspects.odd_images import find_odd
-from components.report.suspects.similar import Columns, Features, add_neighbors
+from components.report.suspects.odd_images import MOST, find_odd
+from components.report.suspects.similar import (
+    Columns,
+    Features,
+    add_neighbors,
+    draw_map,
+    find_rows,
+    find_similar,
+)
 
 _DISTINCT = ("sha256", "path")
+_SIDE, _SMALL_SIDE = 144, 64
 
 
 @dataclass(frozen=True)
@@ -88,3 +101,80 @@ def read_decided(rejects_uri: str) -> set[str]:
         for row in rows
         if row["result"] in ("kept", "relabeled") or row["reason"].startswith(LABEL_IS_ALREADY)
     }
+
+
+def show_suspects(
+    found: FoundSuspects,
+    mistakes: Sequence[PredictedImage],
+    *,
+    examples_uri: str,
+    root: str,
+    limit: int,
+) -> SuspectFacts:
+    """Show the first suspects of each kind, and what resembles them and the mistakes.
+
+    Pictures beyond `limit` bytes are left out.
+    """
+    columns, features = found.columns, found.features
+    chosen = _choose(found.suspects)
+    names = {mistake.filename: spell_path(mistake.filename) for mistake in mistakes}
+    near = {} if features is None else find_similar([*names.values()], columns, features)
+    wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
+    wanted |= {path: _SMALL_SIDE for suspect in chosen for path in suspect.neighbors}
+    wanted |= {suspect.path: _SIDE for suspect in chosen}
+    labels, pictures = _read(wanted, columns, examples_uri, root)
+    drawn = None
+    if features is not None:
+        drawn = draw_map(columns, features, {suspect.path for suspect in chosen})
+    return SuspectFacts(
+        rows=found.suspects,
+        shown=tuple(chosen),
+        found=found.found,
+        errors=found.errors,
+        similar={name: near[path] for name, path in names.items() if path in near},
+        labels=labels,
+        pictures=_keep_within(pictures, limit),
+        image_map=drawn,
+    )
+
+
+def _choose(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """Return the suspects with the highest scores: wrong labels, near duplicates, odd images."""
+    groups: dict[str, list[Suspect]] = defaultdict(list)
+    for suspect in sorted(suspects, key=lambda suspect: (-suspect.score, suspect.path)):
+        kind = suspect.reason if suspect.reason in ("label", "near_duplicate") else ""
+        groups[kind].append(suspect)
+    return [suspect for group in groups.values() for suspect in group[:MOST]]
+
+
+def _read(
+    wanted: Mapping[str, int], columns: Columns, examples_uri: str, root: str
+) -> tuple[dict[str, str], dict[str, Thumbnail | None]]:
+    """Return the labels of the paths `wanted`, path → side, and their pictures in its order."""
+    rows = find_rows(wanted, columns["path"])
+    paths, labels, splits = (columns[name][rows].tolist() for name in ("path", "label", "split"))
+    label_of = dict(zip(paths, labels, strict=True))
+    if not on_disk(examples_uri):
+        # Finding a few records would take a download of all.
+        return label_of, dict(zip(wanted, read_pictures(root, [*wanted]), strict=True))
+    of_split: dict[str, set[str]] = defaultdict(set)
+    for path, split in zip(paths, splits, strict=True):
+        of_split[split].add(path)
+    thumbnails = {
+        name: make_thumbnail(encoded, side=wanted[name])
+        for split, names in of_split.items()
+        for name, encoded in read_images(examples_uri, split, names)
+    }
+    return label_of, {path: thumbnails.get(path) for path in wanted}
+
+
+def _keep_within(
+    pictures: Mapping[str, Thumbnail | None], limit: int
+) -> dict[str, Thumbnail | None]:
+    """Return the last pictures, those of suspects, that have at most `limit` bytes in total."""
+    kept = {}
+    for path, picture in reversed([*pictures.items()]):
+        limit -= len(picture.jpeg) if picture else 0
+        if limit >= 0:
+            kept[path] = picture
+    return kept

@@ -18,7 +18,7 @@ from components.images.jpeg import MOST_SCANS_STORED, START, check_scans
 from components.images.thumbnails import make_thumbnail
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.report.pictures.source_pictures import read_files
+from components.report.source_pictures import read_files
 from components.storage.folder import open_folder
 from pipeline_def.apps.serve.limits import RequestError
 

@@ -22,7 +22,7 @@ from components.report.comparison import (
     compare_runs,
     render_comparison,
 )
-from components.report.pictures.predicted_images import read_images
+from components.report.predicted_images import read_images
 from pipeline_def.layout import Layout
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select

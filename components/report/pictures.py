@@ -17,11 +17,10 @@ from components.metrics.predictions import Evaluated
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES
-from components.report.pictures.predicted_images import choose_images, show_images
-from components.report.pictures.source_pictures import show_rejects
-from components.report.pictures.suspect_pictures import show_suspects
+from components.report.predicted_images import choose_images, show_images
 from components.report.shown import ClassSample, PredictedImage
-from components.report.suspects.gathering import FoundSuspects
+from components.report.source_pictures import show_rejects
+from components.report.suspects.gathering import FoundSuspects, show_suspects
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
 """Maps canonical images to what the model sees, and to what a training step may see: uint8 [images,

@@ -1,1 +1,0 @@
-"""The report's pictures: samples, predicted images, rejects, copies; start with `gathering.py`."""
