@@ -47,15 +47,6 @@ class RunHeader:
         return folder if folder and self.span is None else self.pipeline
 
 
-@dataclass(frozen=True)
-class ExportedModel:
-    """Size of the model."""
-
-    parameters: int
-    bytes: int
-    """Size of all files of the served model."""
-
-
 class TrainedPhase(NamedTuple):
     """A phase of training, as `training.json` describes it."""
 
@@ -99,7 +90,8 @@ class ReportFacts:
     history: Mapping[str, Sequence[float]]
     """Metric → its value in every epoch."""
     comparison: Comparison
-    model: ExportedModel
+    model: Mapping[str, int]
+    """`model.json` of training."""
     phases: tuple[TrainedPhase, ...]
     input_facts: Mapping[str, Any]
     """`input.json` of training."""

@@ -33,7 +33,7 @@ from components.metrics.prediction_file import read_sampled
 from components.metrics.predictions import Evaluated, drop_probabilities
 from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.facts import ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures import gather_pictures
 from components.report.shown import Without
 from components.report.suspects.copies import find_leaked
@@ -128,7 +128,7 @@ def _read_training(run: str, training: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "search": training["search"],
         "input_facts": read_json(os.path.join(run, INPUT_FILE)),
-        "model": ExportedModel(**read_json(os.path.join(run, MODEL_FILE))),
+        "model": read_json(os.path.join(run, MODEL_FILE)),
     }
 
 

@@ -75,7 +75,7 @@ def _model(facts: ReportFacts) -> dict[str, Any]:
         "name": model["build_fn"] or model["name"],
         "size": facts.find_option("transform.size"),
         "weights": model["weights"],
-        **asdict(facts.model),
+        **facts.model,
         RATE: facts.input_facts[RATE],
     }
 

@@ -69,17 +69,17 @@ def evaluation(
 
 
 @pytest.fixture(scope="module")
-def found(evaluation: types.Artifact) -> Found:
+def measured(evaluation: types.Artifact) -> Found:
     """The metrics that TFMA reads from its files."""
-    found: Found = {}
+    by_slice: Found = {}
     for of_slice in tfma.load_metrics(evaluation.uri):
         parts = [(p.column, p.bytes_value.decode()) for p in of_slice.slice_key.single_slice_keys]
-        by_model = found.setdefault(next(iter(parts), OVERALL), {})
+        by_model = by_slice.setdefault(next(iter(parts), OVERALL), {})
         for item in of_slice.metric_keys_and_values:
             if not item.key.is_diff:
                 values = by_model.setdefault(item.key.model_name, {})
                 values[item.key.name] = item.value.double_value.value
-    return found
+    return by_slice
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +87,9 @@ def kept(evaluation: types.Artifact) -> Evaluated:
     return read_predictions(evaluation.uri)
 
 
-def test_every_slice_has_the_metrics_of_its_examples(found: Found, kept: Evaluated) -> None:
+def test_every_slice_has_the_metrics_of_its_examples(measured: Found, kept: Evaluated) -> None:
     assert kept.baseline
-    for key, by_model in found.items():
+    for key, by_model in measured.items():
         there = np.full(len(kept.filenames), True)
         if key != OVERALL:
             there = np.array(kept.slices[key[0]]) == key[1]
@@ -104,10 +104,12 @@ def test_every_slice_has_the_metrics_of_its_examples(found: Found, kept: Evaluat
 
 
 def test_tfma_loads_metrics_plots_and_thresholds(
-    evaluation: types.Artifact, found: Found, kept: Evaluated
+    evaluation: types.Artifact, measured: Found, kept: Evaluated
 ) -> None:
     assert kept.baseline
-    [plots] = [of for of in tfma.load_plots(evaluation.uri) if not of.slice_key.single_slice_keys]
+    [plots] = [
+        part for part in tfma.load_plots(evaluation.uri) if not part.slice_key.single_slice_keys
+    ]
     matrices = {
         item.key.model_name: item.value.multi_class_confusion_matrix_at_thresholds.matrices[0]
         for item in plots.plot_keys_and_values
@@ -115,7 +117,7 @@ def test_tfma_loads_metrics_plots_and_thresholds(
     for name, model in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
         result = tfma.load_eval_result(evaluation.uri, model_name=name)
         sizes = (len(result.slicing_metrics), len(result.plots), len(result.attributions))
-        assert sizes == (len(found),) * 3
+        assert sizes == (len(measured),) * 3
         cells = {
             (entry.actual_class_id, entry.predicted_class_id): entry.num_weighted_examples
             for entry in matrices[name].entries
@@ -127,18 +129,18 @@ def test_tfma_loads_metrics_plots_and_thresholds(
     assert not validation.validation_ok
     failed = {
         (failure.metric_key.name, failure.metric_key.is_diff)
-        for of in validation.metric_validations_per_slice
-        for failure in of.failures
+        for part in validation.metric_validations_per_slice
+        for failure in part.failures
     }
     assert failed == {("ece", False), ("accuracy", False)}
     assert len(validation.missing_slices) == 1
-    checked = [of.slicing_spec for of in validation.validation_details.slicing_details]
+    checked = [part.slicing_spec for part in validation.validation_details.slicing_details]
     assert len(checked) > 3
 
 
-def test_every_slicing_holds_every_example_once(found: Found) -> None:
+def test_every_slicing_holds_every_example_once(measured: Found) -> None:
     counts: dict[str, dict[str, float]] = {}
-    for (slicing, value), values in found.items():
+    for (slicing, value), values in measured.items():
         counts.setdefault(slicing, {})[value] = values[CANDIDATE]["example_count"]
     assert counts == {
         "": {"": 120},
@@ -169,11 +171,11 @@ def test_the_predictions_are_kept(
     assert [file.name for file in Path(evaluation.uri).glob("*pred*")] == [PREDICTIONS_FILE]
 
 
-def test_the_reasons_of_the_blessing(evaluation: types.Artifact, found: Found) -> None:
+def test_the_reasons_of_the_blessing(evaluation: types.Artifact, measured: Found) -> None:
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "test"
     assert evaluation.get_float_custom_property(MAJORITY_PROPERTY) == 0.25
-    ece = found[OVERALL][CANDIDATE]["ece"]
-    recall = found["class", "7"][CANDIDATE]["accuracy"]
+    ece = measured[OVERALL][CANDIDATE]["ece"]
+    recall = measured["class", "7"][CANDIDATE]["accuracy"]
     assert read_judgment(evaluation.uri).verdict.reasons[:3] == [
         f"calibration error {ece:.3f} is {ece - 0.001:.3f} above its threshold (0.001)",
         f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below its threshold (0.999)",
@@ -229,8 +231,8 @@ def test_a_model_behind_the_model_in_use_that_serves_others_than_evaluated(tmp_p
         f"accuracy is {2 * right - 1:.3f} below that of the current model; at most 0.02 is allowed",
     ]
     validation = tfma.load_validation_result(evaluation.uri)
-    [failures] = [of.failures for of in validation.metric_validations_per_slice]
-    assert [(of.message, of.metric_key.is_diff) for of in failures] == [
+    [failures] = [part.failures for part in validation.metric_validations_per_slice]
+    assert [(part.message, part.metric_key.is_diff) for part in failures] == [
         (reasons[0], False),
         (reasons[1], True),
     ]
@@ -241,14 +243,14 @@ def test_the_smoke_test_can_load_all_of_tensorflow(
 ) -> None:
     """As it does for a version whose parts cannot be imported without the rest."""
     model = Model(LABELS).save(tmp_path / "model")
-    images, found = tmp_path / "images", tmp_path / "found"
+    images, answer = tmp_path / "images", tmp_path / "found"
     probabilities = predictions.probabilities[:3].astype(np.float32)
     files = [base64.b64encode(np.log(row).tobytes()).decode() for row in probabilities]
     images.write_text(json.dumps(files))
     folder = f"{model.uri}/Format-Serving"
-    arguments = ["--whole-tensorflow", folder, str(images), str(found)]
+    arguments = ["--whole-tensorflow", folder, str(images), str(answer)]
     command = [sys.executable, str(fresh_process.__file__), *arguments]
     subprocess.run(command, check=True, capture_output=True)
-    said = json.loads(found.read_text())
+    said = json.loads(answer.read_text())
     assert said["labels"] == list(LABELS)
     np.testing.assert_allclose(said["probabilities"], probabilities, atol=1e-6)

@@ -41,21 +41,21 @@ def test_predictions_are_joined_in_the_order_of_the_shards(shards: int, tmp_path
     names = [b"%05d \xff" % number for number in random.permutation(examples)]
     labels = [[b"a", b"b", b"c \xff"], [b"c \xff", b"a", b"b"]]
     for number, rows in enumerate(np.array_split(np.arange(examples), shards)):
-        own = {name: [b"a"] * len(rows) for name in ("label", *SLICINGS)}
-        own["filename"] = [names[row] for row in rows]
+        columns = {name: [b"a"] * len(rows) for name in ("label", *SLICINGS)}
+        columns["filename"] = [names[row] for row in rows]
         with open_part(str(tmp_path), f"shard {number:02d}", labels) as part:
             for half in np.array_split(np.arange(len(rows)), 2):
-                texts = {name: [of[row] for row in half] for name, of in own.items()}
+                texts = {name: [values[row] for row in half] for name, values in columns.items()}
                 part.add(texts, list(scores[:, rows[half]]))
     with few_open_files(20):
         join_parts(str(tmp_path))
-    found = read_predictions(str(tmp_path))
-    encoded = [name.encode("utf-8", "surrogateescape") for name in found.filenames]
+    evaluated = read_predictions(str(tmp_path))
+    encoded = [name.encode("utf-8", "surrogateescape") for name in evaluated.filenames]
     assert encoded == names
-    assert found.baseline
-    assert found.candidate.labels == ("a", "b", "c \udcff")
-    assert found.baseline.ids.tolist() == [1] * examples
-    for model, expected in zip((found.candidate, found.baseline), scores, strict=True):
+    assert evaluated.baseline
+    assert evaluated.candidate.labels == ("a", "b", "c \udcff")
+    assert evaluated.baseline.ids.tolist() == [1] * examples
+    for model, expected in zip((evaluated.candidate, evaluated.baseline), scores, strict=True):
         np.testing.assert_array_equal(model.probabilities, expected)
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.parquet"]
 
@@ -71,7 +71,7 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     monkeypatch.setattr(prediction_writer, "_ROW_GROUP", 500)
     models = [draw_answers(LABELS, 900, accuracy=a, seed=s) for a, s in ((0.9, 0), (0.8, 1))]
     # The current model does not know the last class.
-    labels = [[of.encode() for of in LABELS], [of.encode() for of in (*LABELS[:-1], "z")]]
+    labels = [[name.encode() for name in LABELS], [name.encode() for name in (*LABELS[:-1], "z")]]
     images = len(models[0].ids)
     texts = {name: [b"%d" % (row % 3) for row in range(images)] for name in SLICINGS}
     texts["filename"] = [b"%05d" % row for row in range(images)]
@@ -79,7 +79,7 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     with open_part(str(tmp_path), "shard", labels) as part:
         # The last image is the strangest: files are written in the order of their names.
         backwards = np.arange(images, 0, -1, dtype=np.float32)
-        part.add(texts, [of.probabilities for of in models], backwards)
+        part.add(texts, [model.probabilities for model in models], backwards)
     join_parts(str(tmp_path))
     parsed = list[int]()
     parse = prediction_file._parse
@@ -100,19 +100,19 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     assert (model.probabilities.shape, len(model.held.ids)) == ((1_000, 7), 1_000)
     np.testing.assert_array_equal(model.probabilities, whole.candidate.probabilities[model.rows])
     assert (sampled.filenames, sampled.slices) == (whole.filenames, whole.slices)
-    for of in (whole, sampled):
-        assert of.known_scores is not None
-        assert of.known_scores.tolist() == backwards.tolist()
-    found, exact = compare_models(sampled), compare_models(whole)
+    for evaluated in (whole, sampled):
+        assert evaluated.known_scores is not None
+        assert evaluated.known_scores.tolist() == backwards.tolist()
+    estimated, exact = compare_models(sampled), compare_models(whole)
     bare = drop_probabilities(whole.candidate)
     assert (bare.stats, bare.probabilities.size) == (whole.candidate.stats, 0)
-    assert found.slices == exact.slices
-    assert found.confused == exact.confused
-    assert found.compared == exact.compared == images - 900
+    assert estimated.slices == exact.slices
+    assert estimated.confused == exact.confused
+    assert estimated.compared == exact.compared == images - 900
     # Of a sixth of the images.
-    assert found.metrics.scalars["auc"] == measure(model.held).scalars["auc"]
-    assert found.metrics.scalars["auc"] == pytest.approx(exact.metrics.scalars["auc"], abs=0.02)
+    assert estimated.metrics.scalars["auc"] == measure(model.held).scalars["auc"]
+    assert estimated.metrics.scalars["auc"] == pytest.approx(exact.metrics.scalars["auc"], abs=0.02)
     for name in exact.differences.keys() - {"auc"}:
-        assert found.metrics.scalars[name] == exact.metrics.scalars[name]
-        assert found.differences[name] == exact.differences[name]
+        assert estimated.metrics.scalars[name] == exact.metrics.scalars[name]
+        assert estimated.differences[name] == exact.differences[name]
     assert read_sampled(str(tmp_path), most=14 * images).candidate.held.ids.shape == (images,)

@@ -33,8 +33,8 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
     candidate = saved_model(tmp_path / "candidate", weights=b"new")
     for version, weights in pushed.items():
         saved_model(tmp_path / "pushed" / version, weights=weights)
-    found = find_baseline(str(tmp_path / "pushed"), str(candidate))
-    assert found == (str(tmp_path / "pushed" / expected) if expected else "")
+    baseline = find_baseline(str(tmp_path / "pushed"), str(candidate))
+    assert baseline == (str(tmp_path / "pushed" / expected) if expected else "")
 
 
 def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> None:
@@ -45,26 +45,26 @@ def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> No
         return sorted((path.name for path in pushed.iterdir() if path.name.isdigit()), key=int)
 
     def look(training: str) -> tuple[str, str]:
-        found = look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
-        return found["found_baseline"], found["training_key"]
+        answer = look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
+        return answer["found_baseline"], answer["training_key"]
 
     def run(training: str, weights: bytes, meanwhile: bytes = b"") -> tuple[str, str]:
         """Return the version that the lookup finds, and the one that is compared with."""
-        found, candidate, copy = look(training), Model(), Model()
+        looked_up, candidate, copy = look(training), Model(), Model()
         if meanwhile:
             push_model(str(saved_model(tmp_path / "another", weights=meanwhile)), str(pushed))
         candidate.uri, copy.uri = f"{tmp_path}/{training}", f"{tmp_path}/copy"
         model = saved_model(Path(candidate.uri, "Format-Serving"), weights=weights)
-        BaselineFinder.test_call(candidate, copy, str(pushed), *found)
+        BaselineFinder.test_call(candidate, copy, str(pushed), *looked_up)
         push_model(str(model), str(pushed))
-        return Path(found[0]).name, copy.get_string_custom_property("version")
+        return Path(looked_up[0]).name, copy.get_string_custom_property("version")
 
     assert run("a", b"1") == ("", "")
-    [one] = versions()
-    assert run("b", b"2") == (one, one)
+    [first] = versions()
+    assert run("b", b"2") == (first, first)
     two = versions()[-1]
     # The model in use is the candidate's own copy, so the baseline is the one before it.
-    assert [Path(look(training)[0]).name for training in ("b", "c")] == [one, two]
+    assert [Path(look(training)[0]).name for training in ("b", "c")] == [first, two]
     # Another run may push while this one trains: what counts is the model in use then.
     assert run("c", b"3", meanwhile=b"4") == (two, versions()[-2])
     assert versions()[-2] != two

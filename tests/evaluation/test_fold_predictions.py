@@ -41,11 +41,11 @@ def save(folder: Path, folds: FoldPredictions | None) -> types.Artifact:
 @pytest.fixture(scope="module")
 def predictions() -> Predictions:
     """Answers of a model that knows all images by heart."""
-    made = make_predictions(LABELS, each=EACH)
+    drawn = make_predictions(LABELS, each=EACH)
     # Both classes in both splits.
-    order = np.argsort(np.arange(len(made.ids)) % EACH, kind="stable")
-    ids = made.ids[order]
-    return replace(made, ids=ids, probabilities=np.eye(2, dtype=np.float32)[ids] * 0.98 + 0.01)
+    order = np.argsort(np.arange(len(drawn.ids)) % EACH, kind="stable")
+    ids = drawn.ids[order]
+    return replace(drawn, ids=ids, probabilities=np.eye(2, dtype=np.float32)[ids] * 0.98 + 0.01)
 
 
 @pytest.mark.slow

@@ -33,8 +33,8 @@ few_resamples = pytest.mark.usefixtures("few_resamples")
 def test_intervals_of_proportions_are_as_published(
     hits: int, examples: int, low: float, high: float
 ) -> None:
-    found = proportion_interval(hits, examples)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+    interval = proportion_interval(hits, examples)
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=6e-5)
 
 
 @pytest.mark.slow
@@ -43,8 +43,8 @@ def test_f1_intervals_have_95_percent_coverage(
     shares: tuple[float, float, float],
 ) -> None:
     """Of 200 images, some are found, some taken for the class, some missed, and the rest others."""
-    found, taken, missed = shares
-    f1 = 2 * found / (2 * found + taken + missed)
+    hits, taken, missed = shares
+    f1 = 2 * hits / (2 * hits + taken + missed)
     drawn = np.random.default_rng(0).multinomial(200, [*shares, 1 - sum(shares)], size=300)
     ends = [f1_interval(right, right + wrong + lost) for right, wrong, lost, _ in drawn.tolist()]
     held = np.mean([interval.low <= f1 <= interval.high for interval in ends])
@@ -63,8 +63,8 @@ def test_f1_intervals_have_95_percent_coverage(
 def test_intervals_of_changes_are_as_published(
     gained: int, lost: int, examples: int, low: float, high: float
 ) -> None:
-    found = paired_interval(flags(gained, examples), flags(lost, examples)[::-1])
-    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
+    interval = paired_interval(flags(gained, examples), flags(lost, examples)[::-1])
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=5e-4)
 
 
 @pytest.mark.parametrize("images", [50, 137, 300, 600])
@@ -103,21 +103,21 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
         assert drawn.baseline
         pair = [
             {
-                **Counts.of(of.stats).scalars(),
-                "auc": mean_auc(of.ids, of.probabilities),
+                **Counts.of(model.stats).scalars(),
+                "auc": mean_auc(model.ids, model.probabilities),
             }
-            for of in (drawn.candidate, drawn.baseline)
+            for model in (drawn.candidate, drawn.baseline)
         ]
         samples.append(pair)
-    told = set(METRICS) - {"ece", "top_5_accuracy"}
-    assert comparison.intervals.keys() == comparison.changes.keys() == told
-    for name in told:
+    names = set(METRICS) - {"ece", "top_5_accuracy"}
+    assert comparison.intervals.keys() == comparison.changes.keys() == names
+    for name in names:
         values = np.array([candidate[name] for candidate, _ in samples])
         changes = values - [baseline[name] for _, baseline in samples]
-        for found, seen in ((comparison.intervals, values), (comparison.changes, changes)):
-            width = found[name].high - found[name].low
+        for intervals, seen in ((comparison.intervals, values), (comparison.changes, changes)):
+            width = intervals[name].high - intervals[name].low
             assert width == pytest.approx(2 * 1.96 * seen.std(), rel=0.25), name
-            assert seen.mean() in found[name], name
+            assert seen.mean() in intervals[name], name
 
 
 @pytest.mark.slow
@@ -172,8 +172,8 @@ def test_a_baseline_with_other_labels() -> None:
     assert comparison.differences["accuracy"] == 1 - 4 / 6
     assert comparison.changes["accuracy"] == paired_interval(flags(10, 30), flags(0, 30))
     assert comparison.intervals["accuracy"] == proportion_interval(35, 40)
-    found = [(of.value, of.accuracy, of.baseline) for of in comparison.slices]
-    assert found == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, None)]
+    slices = [(part.value, part.accuracy, part.baseline) for part in comparison.slices]
+    assert slices == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, None)]
 
 
 @few_resamples

@@ -72,8 +72,8 @@ def test_classes_are_measured_as_scikit_learn_does(predictions: Predictions) -> 
     rates = metrics.precision_recall_fscore_support(
         truth, predicted, labels=measured.labels, zero_division=np.nan
     )
-    for found, expected in zip((measured.precision, measured.recall), rates, strict=False):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for values, expected in zip((measured.precision, measured.recall), rates, strict=False):
+        np.testing.assert_allclose(values, expected, atol=1e-6)
     np.testing.assert_allclose(measured.f1, rates[2], atol=1e-6)
     np.testing.assert_array_equal(measured.support, rates[3])
     matrix = metrics.confusion_matrix(truth, predicted, labels=measured.labels)
@@ -112,19 +112,19 @@ def test_reliability_bins_exclude_their_lower_edge() -> None:
     bins = measure(
         Predictions(("a", "b"), ids, np.column_stack([confidence, 1 - confidence]))
     ).reliability
-    assert [bins[of].high for of in (8, 9, 14)] == pytest.approx([0.6, 2 / 3, 1])
-    assert [of.examples for of in bins[8:]] == [2, 1, 0, 0, 0, 0, 1]
-    found = [(bins[of].confidence, bins[of].accuracy) for of in (8, 9, 14)]
-    np.testing.assert_allclose(found, [(0.6, 0.5), (0.61, 1), (1, 1)])
-    assert np.isnan([of.accuracy for of in bins[:8]]).all()
+    assert [bins[number].high for number in (8, 9, 14)] == pytest.approx([0.6, 2 / 3, 1])
+    assert [bin_.examples for bin_ in bins[8:]] == [2, 1, 0, 0, 0, 0, 1]
+    means = [(bins[number].confidence, bins[number].accuracy) for number in (8, 9, 14)]
+    np.testing.assert_allclose(means, [(0.6, 0.5), (0.61, 1), (1, 1)])
+    assert np.isnan([bin_.accuracy for bin_ in bins[:8]]).all()
 
 
 def test_slices_are_sorted_by_number() -> None:
     sizes = ("128 to 255 px", "under 32 px", "32 to 63 px", "1024 and more px", "32 to 63 px")
     model = predict("ab", truth="aaaab", said="aabba")
     slices = {"size": sizes, "folder": ("b/10", "b/9", "a", "", "a")}
-    found = compare_models(as_evaluated(model, slices=slices)).slices
-    assert [(of.slicing, of.value, of.examples, of.accuracy) for of in found] == [
+    parts = compare_models(as_evaluated(model, slices=slices)).slices
+    assert [(part.slicing, part.value, part.examples, part.accuracy) for part in parts] == [
         ("size", "under 32 px", 1, 1),
         ("size", "32 to 63 px", 2, 0),
         ("size", "128 to 255 px", 1, 1),
@@ -134,16 +134,16 @@ def test_slices_are_sorted_by_number() -> None:
         ("folder", "b/9", 1, 1),
         ("folder", "b/10", 1, 1),
     ]
-    assert all((of.baseline, of.change) == (None, None) for of in found)
-    assert all(0 <= of.interval.low < of.interval.high <= 1 for of in found)
+    assert all((part.baseline, part.change) == (None, None) for part in parts)
+    assert all(0 <= part.interval.low < part.interval.high <= 1 for part in parts)
 
 
 def test_confused_pairs_are_sorted_by_examples_then_by_fraction() -> None:
     assert len(compare_models(as_evaluated(TABLE["mostly wrong"])).confused) == 20
     truth = "a" * 10 + "b" * 4 + "c" * 4 + "d" * 2
     said = "aaaaaaabbc" + "bbaa" + "ccba" + "dd"
-    found = compare_models(as_evaluated(predict("dcba", truth=truth, said=said))).confused
-    assert [(of.label, of.predicted, of.examples, of.share) for of in found] == [
+    pairs = compare_models(as_evaluated(predict("dcba", truth=truth, said=said))).confused
+    assert [(pair.label, pair.predicted, pair.examples, pair.share) for pair in pairs] == [
         ("b", "a", 2, 0.5),
         ("a", "b", 2, 0.2),
         ("c", "a", 1, 0.25),

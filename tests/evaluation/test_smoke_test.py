@@ -28,11 +28,11 @@ CASES: dict[str, tuple[list[str], Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("labels", "found", "expected"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("labels", "answer", "expected"), CASES.values(), ids=CASES)
 def test_predictions_are_those_of_the_evaluation(
-    labels: list[str], found: Any, expected: str
+    labels: list[str], answer: Any, expected: str
 ) -> None:
-    failure = explain_difference({"labels": labels, "probabilities": found}, ["b", "a"], EVALUATED)
+    failure = explain_difference({"labels": labels, "probabilities": answer}, ["b", "a"], EVALUATED)
     assert bool(failure) == bool(expected)
     assert re.search(expected, failure)
 

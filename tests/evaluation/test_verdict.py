@@ -41,8 +41,8 @@ def measured(
     return measure_accuracy(hits, before, guess=guess)
 
 
-def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdict:
-    return decide(of, EvaluationConfig(**config), ThresholdCheck(holds, ("why",)))
+def verdict(accuracy: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdict:
+    return decide(accuracy, EvaluationConfig(**config), ThresholdCheck(holds, ("why",)))
 
 
 NONSENSE = measured(209, 23, guess=0.077)
@@ -126,20 +126,22 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("name", VERDICTS)
 def test_verdicts(name: str) -> None:
-    of, settings, outcome, headline = VERDICTS[name]
-    found = verdict(of, **settings)
-    assert (found.outcome, found.headline) == (outcome, f"Accuracy {headline}")
-    assert found.reasons[0] == "why"
+    accuracy, settings, outcome, headline = VERDICTS[name]
+    decided = verdict(accuracy, **settings)
+    assert (decided.outcome, decided.headline) == (outcome, f"Accuracy {headline}")
+    assert decided.reasons[0] == "why"
     # Doubts are mentioned even if the measured values decide.
     doubts = outcome == "undecided" or "decide_by" in settings
-    assert any("includes" in reason for reason in found.reasons) == doubts
-    assert any("the difference is" in reason for reason in found.reasons) == (of.change is not None)
+    assert any("includes" in reason for reason in decided.reasons) == doubts
+    assert any("the difference is" in reason for reason in decided.reasons) == (
+        accuracy.change is not None
+    )
 
 
 def test_a_failed_smoke_test_refuses_any_model() -> None:
     check = ThresholdCheck(True, ("why",))
-    found = decide(BETTER, EvaluationConfig(), check, smoke_failure="broken")
-    assert (found.outcome, found.reasons) == ("refused", ["broken", *verdict(BETTER).reasons])
+    decided = decide(BETTER, EvaluationConfig(), check, smoke_failure="broken")
+    assert (decided.outcome, decided.reasons) == ("refused", ["broken", *verdict(BETTER).reasons])
 
 
 def test_the_numbers_of_a_doubt() -> None:
@@ -167,8 +169,8 @@ def test_the_number_of_images_needed_is_enough() -> None:
     assert verdict(measured(images, round(images * 23 / 209), guess=0.077)).outcome == "blessed"
     images = 1100
     eight = round(images * 8 / 150)
-    found = verdict(measured(images, round(images * 0.8), guess=0.1, gained=eight, lost=eight))
-    assert found.outcome == "blessed"
+    decided = verdict(measured(images, round(images * 0.8), guess=0.1, gained=eight, lost=eight))
+    assert decided.outcome == "blessed"
 
 
 CAT = ("class", "cat")
@@ -207,9 +209,9 @@ def test_failures_name_metric_slice_and_distance(
     threshold: Threshold, value: float, change: float | None, texts: list[str]
 ) -> None:
     key = CAT if threshold.slice else OVERALL
-    found = [missed.text for missed in find_missed(threshold, key, value, change, 0.5)]
-    assert len(found) == len(texts)
-    for said, text in zip(found, texts, strict=True):
+    clauses = [missed.text for missed in find_missed(threshold, key, value, change, 0.5)]
+    assert len(clauses) == len(texts)
+    for said, text in zip(clauses, texts, strict=True):
         assert text in said
 
 
@@ -265,13 +267,16 @@ def test_only_images_whose_labels_both_models_know_are_compared(known: int, head
     """The current model is wrong about all others."""
     right = np.arange(1000) % 10 != 0
     before = right & (np.arange(1000) % 7 != 0) & (np.arange(1000) < known)
-    of = measure_accuracy(right, before, guess=0.1, known=np.arange(known))
-    assert decide(of, EvaluationConfig(), ThresholdCheck(True, ())).headline == headline
-    assert of.accuracy == 0.9
+    accuracy = measure_accuracy(right, before, guess=0.1, known=np.arange(known))
+    assert decide(accuracy, EvaluationConfig(), ThresholdCheck(True, ())).headline == headline
+    assert accuracy.accuracy == 0.9
     if not known:
-        assert of.alone == "the current model knows none of these labels"
-    if of.change:
-        assert (of.change.after, of.change.before) == (right[:900].mean(), before[:900].mean())
+        assert accuracy.alone == "the current model knows none of these labels"
+    if accuracy.change:
+        assert (accuracy.change.after, accuracy.change.before) == (
+            right[:900].mean(),
+            before[:900].mean(),
+        )
 
 
 SELF_CHOSEN = measured(33, 24, guess=0.4545)
@@ -279,7 +284,7 @@ CHANCE = "Promising, but it could be chance"
 
 
 @pytest.mark.parametrize(
-    ("of", "selected", "evidence"),
+    ("accuracy", "selected", "evidence"),
     [
         # Self-chosen images prove nothing, even if their interval is far from guessing.
         (SELF_CHOSEN, "the checkpoint", f"{CHANCE}: the same images picked the checkpoint."),
@@ -291,6 +296,6 @@ CHANCE = "Promising, but it could be chance"
     ],
 )
 def test_only_what_the_interval_shows_is_significant(
-    of: MeasuredAccuracy, selected: str, evidence: str
+    accuracy: MeasuredAccuracy, selected: str, evidence: str
 ) -> None:
-    assert verdict(dataclasses.replace(of, selected=selected)).evidence == evidence
+    assert verdict(dataclasses.replace(accuracy, selected=selected)).evidence == evidence

@@ -69,14 +69,14 @@ def text_of(token: Token) -> str:
 
 def sections(facts: ReportFacts) -> dict[str, list[Token]]:
     """Title of each section → its tokens."""
-    found: dict[str, list[Token]] = {}
+    by_title: dict[str, list[Token]] = {}
     title = ""
     tokens = parse(write_card(facts))
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             title = text_of(tokens[place + 1])
-        found.setdefault(title, []).append(token)
-    return found
+        by_title.setdefault(title, []).append(token)
+    return by_title
 
 
 @pytest.mark.slow
@@ -130,8 +130,8 @@ def test_backticks_do_not_end_a_code_block() -> None:
 
 
 def test_the_sections_of_the_card() -> None:
-    found = sections(FACTS)
-    assert list(found) == [
+    card = sections(FACTS)
+    assert list(card) == [
         "Model card: digits",
         "Model details",
         "Intended use",
@@ -143,30 +143,30 @@ def test_the_sections_of_the_card() -> None:
         "Configuration",
         "How to serve",
     ]
-    assert "cnn" in words(found["Model details"])
-    assert "2 min 30 s" in words(found["Model details"])
-    assert "To be completed by the owner" in words(found["Intended use"])
-    assert "Folder: /data/<photos>|of `2024`" in words(found["Training data"])
-    assert "Span: 3" in words(found["Training data"])
-    assert FACTS.verdict.reasons[0] in words(found["Verdict"])
-    assert "version 1700000000" in words(found["Verdict"])
-    limits = words(found["Limits"])
+    assert "cnn" in words(card["Model details"])
+    assert "2 min 30 s" in words(card["Model details"])
+    assert "To be completed by the owner" in words(card["Intended use"])
+    assert "Folder: /data/<photos>|of `2024`" in words(card["Training data"])
+    assert "Span: 3" in words(card["Training data"])
+    assert FACTS.verdict.reasons[0] in words(card["Verdict"])
+    assert "version 1700000000" in words(card["Verdict"])
+    limits = words(card["Limits"])
     for limit in ("upright", "more than one label: 1", "more than one split: 1", "value <gif>"):
         assert limit in limits
-    signatures = [row[0] for row in rows_of(found["How to serve"])[1:]]
+    signatures = [row[0] for row in rows_of(card["How to serve"])[1:]]
     assert signatures == ["serving_default", "serving_examples"]
 
 
 def test_every_class_has_a_row_whatever_its_name() -> None:
-    found = sections(FACTS)
+    card = sections(FACTS)
     labels = sorted(make_printable(label) for label in NASTY_LABELS)
-    head, *rows = rows_of(found["Per-class metrics"])
+    head, *rows = rows_of(card["Per-class metrics"])
     assert {len(row) for row in rows} == {len(head)}
     assert sorted(row[0] for row in rows) == labels
     assert sum(int(row[1]) for row in rows) == 525
     recall = [float(row[4]) for row in rows]
     assert recall == sorted(recall)
-    assert "Images of train: 525\nImages of eval: 120" in words(found["Training data"])
+    assert "Images of train: 525\nImages of eval: 120" in words(card["Training data"])
 
 
 def test_numbers_are_those_of_the_comparison() -> None:
@@ -185,9 +185,9 @@ def test_numbers_are_those_of_the_comparison() -> None:
 
 def test_many_classes_are_summarized() -> None:
     labels = tuple(f"class {number:03d}" for number in range(MOST_CLASSES + 1))
-    found = sections(make_facts(labels, each=2))
-    assert len(rows_of(found["Per-class metrics"])) == 1 + 10
-    assert "10 of 51 classes" in words(found["Per-class metrics"])
+    card = sections(make_facts(labels, each=2))
+    assert len(rows_of(card["Per-class metrics"])) == 1 + 10
+    assert "10 of 51 classes" in words(card["Per-class metrics"])
 
 
 def test_a_first_model_with_little_data() -> None:
@@ -197,8 +197,8 @@ def test_a_first_model_with_little_data() -> None:
     metrics = replace(comparison.metrics, scalars=unknown)
     comparison = replace(comparison, metrics=metrics, intervals={})
     facts = replace(facts, header=header, comparison=comparison)
-    found = sections(facts)
-    assert rows_of(found["Evaluation"])[1] == ["accuracy", "–", "–"]
-    assert "version" not in words(found["Verdict"])
+    card = sections(facts)
+    assert rows_of(card["Evaluation"])[1] == ["accuracy", "–", "–"]
+    assert "version" not in words(card["Verdict"])
     assert "nan" not in write_card(facts)
-    assert "None" not in words(found["Model details"])
+    assert "None" not in words(card["Model details"])

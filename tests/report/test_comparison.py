@@ -48,8 +48,8 @@ def test_images_pair_by_content(
     facts = compare(first, second)
     assert facts.shared.baseline
     models = facts.shared.baseline, facts.shared.candidate
-    found = [np.round((model.stats.confidence - 0.6) / 0.05).astype(int) for model in models]
-    assert {*zip(*found, strict=True)} == rows
+    compared = [np.round((model.stats.confidence - 0.6) / 0.05).astype(int) for model in models]
+    assert {*zip(*compared, strict=True)} == rows
     assert facts.relabelled == relabelled
 
 
@@ -117,12 +117,13 @@ def test_both_models_are_judged_by_the_newer_labels() -> None:
     assert facts.unchanged
     assert (facts.change.before, facts.change.after) == (0.8, 0.9)
     assert (facts.unchanged.before, facts.unchanged.after) == (1, 7 / 8)
-    told = " ".join(facts.reasons)
-    assert "2 labels changed between the runs." in told
+    reasons = " ".join(facts.reasons)
+    assert "2 labels changed between the runs." in reasons
     assert (
-        "judged by the labels of B, the newer run. On the 8 images with unchanged labels," in told
+        "judged by the labels of B, the newer run. On the 8 images with unchanged labels,"
+        in reasons
     )
-    assert "0.875 for B, 1.000 for A; the difference is -0.125" in told
+    assert "0.875 for B, 1.000 for A; the difference is -0.125" in reasons
     facts = compare(second, first, newest=0)
     assert facts.change
     assert (facts.change.before, facts.change.after) == (0.9, 0.8)

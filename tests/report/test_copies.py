@@ -58,8 +58,8 @@ def test_copies_with_other_labels_or_splits_are_suspects(rejects: str, tmp_path:
         line = {"sha256": "", "paths": paths, "labels": labels, "splits": splits}
         lines += f"{json.dumps(line)}\n"
     Path(rejects, "duplicates.jsonl").write_text(lines)
-    found = list_suspects(read_copies(rejects, columns), decided={"2"})
-    assert [(one.path, one.neighbors, round(one.score, 2)) for one in found] == [
+    suspects = list_suspects(read_copies(rejects, columns), decided={"2"})
+    assert [(suspect.path, suspect.neighbors, round(suspect.score, 2)) for suspect in suspects] == [
         ("0.jpg", ("1.jpg",), 1.0),
         ("1.jpg", ("0.jpg",), 1.0),
         ("38.jpg", ("2.jpg",), 1.0),
@@ -79,22 +79,22 @@ def test_odd_names_make_a_table(tmp_path: Path) -> None:
         "likeness": [0.9] * 9,
     }
     (tmp_path / "near_duplicates.jsonl").write_text(json.dumps(cluster) + "\n")
-    found = list_suspects(read_copies(str(tmp_path), make_columns(30)))
+    suspects = list_suspects(read_copies(str(tmp_path), make_columns(30)))
     twins = tuple(rf"caf\xe9/{number}.jpg" for number in (1, 3, 5))
-    assert (found[0].path, found[0].neighbors) == (r"caf\xe9/0.jpg", twins)
+    assert (suspects[0].path, suspects[0].neighbors) == (r"caf\xe9/0.jpg", twins)
     path = str(tmp_path / SUSPECTS_FILE)
-    write_suspects(path, found)
+    write_suspects(path, suspects)
     assert len(read_suspects(path)) == 9
 
 
 def test_accuracy_is_measured_with_and_without_leaked_images(rejects: str) -> None:
-    found = read_copies(rejects, make_columns(30))
+    groups = read_copies(rejects, make_columns(30))
     probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.9, 0.1], [0.2, 0.8]], np.float32)
     predictions = Predictions(("cat", "dog"), np.array([0, 0, 1, 1]), probabilities)
     evaluated = Evaluated(("b", "c", "e", "f"), {}, predictions)
-    assert Without.of(evaluated, find_leaked(found, "test")) == Without(2, 0.75, 0.5)
-    assert find_leaked(found, "test", trained=("eval",)) == set()
-    assert find_leaked(found, "eval") == find_leaked(found, "train") == set()
+    assert Without.of(evaluated, find_leaked(groups, "test")) == Without(2, 0.75, 0.5)
+    assert find_leaked(groups, "test", trained=("eval",)) == set()
+    assert find_leaked(groups, "eval") == find_leaked(groups, "train") == set()
 
 
 def test_copies_of_another_label_or_split_are_close_for_where_they_are(
@@ -107,20 +107,20 @@ def test_copies_of_another_label_or_split_are_close_for_where_they_are(
         scale = 0.02 if image < 150 else 0.2
         features[copy] = features[image] + random.normal(0, scale, 64)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
-    found = find_copies(columns, features.astype(np.float16))
-    pairs = [tuple(copy.path for copy in pair) for pair in found]
+    groups = find_copies(columns, features.astype(np.float16))
+    pairs = [tuple(copy.path for copy in pair) for pair in groups]
     assert pairs == [("20.jpg", "31.jpg"), ("200.jpg", "290.jpg"), ("201.jpg", "204.jpg")]
-    assert [copy[1:4] for copy in found[1]] == [
+    assert [copy[1:4] for copy in groups[1]] == [
         ("cat", "train", "200.jpg"),
         ("cat", "test", "290.jpg"),
     ]
-    suspects = {of.path: of.neighbors for of in list_suspects(found)}
+    suspects = {suspect.path: suspect.neighbors for suspect in list_suspects(groups)}
     assert suspects.pop("290.jpg") == ("200.jpg",)
     assert sorted(suspects) == ["20.jpg", "201.jpg", "204.jpg", "31.jpg"]
     # Every third image is compared with all others.
     monkeypatch.setattr(copies, "_MOST_PAIRS", 300**2 // 3)
-    found = find_copies(columns, features.astype(np.float16))
-    assert [copy.path for pair in found for copy in pair] == ["201.jpg", "204.jpg"]
+    groups = find_copies(columns, features.astype(np.float16))
+    assert [copy.path for pair in groups for copy in pair] == ["201.jpg", "204.jpg"]
     assert find_copies(make_columns(10), features[:10]) == []
 
 
@@ -128,7 +128,7 @@ def test_an_image_has_the_copies_of_both_lists(rejects: str) -> None:
     pair = [Copy("a", "cat", "train", "1", 0.9), Copy("e", "cat", "test", "5", 0.9)]
     of_ingest = read_copies(rejects, make_columns(30))
     suspects = list_suspects([pair, *of_ingest])
-    assert [(of.path, of.neighbors) for of in suspects] == [
+    assert [(suspect.path, suspect.neighbors) for suspect in suspects] == [
         ("e", ("a",)),
         ("a", ("c",)),
         ("b", ("a", "c")),

@@ -280,20 +280,14 @@ def test_each_finding_alone(text: str, advice: str, changes: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("confidence", "training", "text", "advice"),
     [
-        (0.99, {"label_smoothing": 0.2}, "overconfident", "--training.calibrate true"),
         (0.99, {"calibrate": True}, "overconfident", "it is already calibrated on the eval split"),
-        (
-            0.5,
-            {"calibrate": True, "label_smoothing": 0.2},
-            "underconfident",
-            "lower --training.label_smoothing, now 0.2",
-        ),
+        (0.5, {"calibrate": False}, "underconfident", "--training.calibrate true"),
     ],
 )
 def test_calibration(confidence: float, training: dict[str, Any], text: str, advice: str) -> None:
     facts = healthy(header=header(training=training))
     metrics = facts.comparison.metrics
-    bins = tuple(of._replace(confidence=confidence, accuracy=0.8) for of in metrics.reliability)
+    bins = tuple(bin_._replace(confidence=confidence, accuracy=0.8) for bin_ in metrics.reliability)
     scalars = {**metrics.scalars, "ece": 0.2}
     changed = replace(metrics, reliability=bins, scalars=scalars)
     [finding] = examine(

@@ -73,7 +73,7 @@ def test_the_list_goes_on_after_images_that_a_person_has_decided_about(
     monkeypatch.setattr(labels, "_MOST", 7)
     columns, features, _ = make_columns(50)
     first, errors = find_wrong_labels(columns, features)
-    decided = np.isin(columns["sha256"].astype(str), [one.sha256 for one in first])
+    decided = np.isin(columns["sha256"].astype(str), [suspect.sha256 for suspect in first])
     following, same = find_wrong_labels({**columns, "decided": decided}, features)
     assert len(following) == 7
     assert not {*following} & {*first}
@@ -111,5 +111,5 @@ def test_no_image_has_a_say_about_itself() -> None:
     ids = np.unique(columns["label"].astype(str), return_inverse=True)[1]
     changed = np.r_[(ids[0] + 1) % CLASSES, ids[1:]]
     rows = np.arange(120)
-    first, second = (judge_labels(features, rows, of) for of in (ids, changed))
+    first, second = (judge_labels(features, rows, numbers) for numbers in (ids, changed))
     assert first.predicted[0] == second.predicted[0]

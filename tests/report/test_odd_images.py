@@ -65,8 +65,8 @@ def test_an_outlier_is_far_from_all_training_images() -> None:
     features = random.normal(0, 0.1, (COUNT, 32)) + random.choice(np.eye(4, 32), COUNT)
     assert not find_odd(make_columns(), features).suspects
     features[-1] = -20 * np.ones(32)
-    [found] = find_odd(make_columns(), features).suspects
-    assert (found.path, found.reason) == (f"cat/{COUNT - 1}.jpg", "outlier")
+    [outlier] = find_odd(make_columns(), features).suspects
+    assert (outlier.path, outlier.reason) == (f"cat/{COUNT - 1}.jpg", "outlier")
     few = {name: values[-3:] for name, values in make_columns().items()}
     assert not find_odd(few, features[-3:]).suspects
 
@@ -82,7 +82,7 @@ def test_no_more_than_a_person_looks_at_are_listed_and_all_are_counted() -> None
     assert len(odd.suspects) == MOST
     assert max(Counter(row.reason for row in odd.suspects).values()) <= 12
     assert odd == find_odd(columns)
-    columns["decided"] = np.isin(columns["sha256"], [one.sha256 for one in odd.suspects])
+    columns["decided"] = np.isin(columns["sha256"], [suspect.sha256 for suspect in odd.suspects])
     following = find_odd(columns)
     assert len(following.suspects) == len(odd.suspects)
     assert not {*following.suspects} & {*odd.suspects}

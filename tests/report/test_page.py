@@ -144,8 +144,8 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_page_says(text_pages: dict[str, str], name: str) -> None:
-    found = words(text_pages[name])
-    assert [text for text in TEXTS[name] if text not in found] == []
+    said = words(text_pages[name])
+    assert [text for text in TEXTS[name] if text not in said] == []
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -193,8 +193,8 @@ def _search(chosen: int) -> dict[str, Any]:
         {**paused, "number": 1, "values": {"training.epochs": 40}, "score": 0.5},
         {**facts, "number": 2, "values": {"model.width": 16}, "score": 0.8},
     ]
-    found = {"text": "Searched.", "chosen": chosen, "trials": trials}
-    return found | {"measure": "balanced_accuracy"}
+    search = {"text": "Searched.", "chosen": chosen, "trials": trials}
+    return search | {"measure": "balanced_accuracy"}
 
 
 def test_a_search_lists_its_trials() -> None:
@@ -270,7 +270,7 @@ def test_sections_without_pictures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("text", "expected"),
     [
         (number(-0.0314), "−0.031"),
         (signed(-0.0002), "−0.0002"),  # −0.000 would look like none
@@ -283,14 +283,14 @@ def test_sections_without_pictures() -> None:
         (clip("'abc'", most=3), '<bdi title="&#39;abc&#39;">&#39;…&#39;</bdi>'),
     ],
 )
-def test_formatting(made: str, expected: str) -> None:
-    assert made == expected
+def test_formatting(text: str, expected: str) -> None:
+    assert text == expected
 
 
 def find_section(page: str, name: str) -> str:
     """The markup of a section of a page."""
-    [found] = re.findall(f'<section aria-labelledby="{name}">(.*?)</section>', page, re.DOTALL)
-    return str(found)
+    [section] = re.findall(f'<section aria-labelledby="{name}">(.*?)</section>', page, re.DOTALL)
+    return str(section)
 
 
 def read_texts(section: str) -> list[list[str]]:

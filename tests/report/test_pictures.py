@@ -70,17 +70,17 @@ def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str
         unknown: (-1, {1: 0.8, 0: 0.2}),
         **dict.fromkeys(right, (0, {0: 1.0})),
     }
-    found = show_mistakes(evaluate(answers), examples_uri, "eval", most=3)
-    assert [mistake.filename for mistake in found] == [second, unknown, first]
-    assert [(m.label, m.predicted) for m in found] == [
+    mistakes = show_mistakes(evaluate(answers), examples_uri, "eval", most=3)
+    assert [mistake.filename for mistake in mistakes] == [second, unknown, first]
+    assert [(m.label, m.predicted) for m in mistakes] == [
         (LABELS[1], LABELS[2]),
         ("violet", LABELS[1]),
         (LABELS[0], LABELS[1]),
     ]
-    assert [m.confidence for m in found] == pytest.approx([0.9, 0.8, 0.7])
-    assert [m.probability for m in found] == pytest.approx([0.1, 0.0, 0.2])
-    assert [m.picture for m in found] == [
-        make_thumbnail(images[m.filename], side=192) for m in found
+    assert [m.confidence for m in mistakes] == pytest.approx([0.9, 0.8, 0.7])
+    assert [m.probability for m in mistakes] == pytest.approx([0.1, 0.0, 0.2])
+    assert [m.picture for m in mistakes] == [
+        make_thumbnail(images[m.filename], side=192) for m in mistakes
     ]
     # Nothing is read where nothing is wrong.
     right_answers = evaluate(dict.fromkeys(images, (0, {0: 1.0})))
@@ -92,10 +92,10 @@ def test_mistakes_are_varied(examples_uri: str) -> None:
     answers = {f"r{number}": (0, {1: 0.9 - number / 100}) for number in range(5)}
     answers["g0"] = (1, {2: 0.5})
     for most, shown in ((4, ["r0", "r1", "r2", "g0"]), (6, [*answers])):
-        found = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
-        assert [mistake.filename for mistake in found] == shown
+        mistakes = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
+        assert [mistake.filename for mistake in mistakes] == shown
         # Files that the examples do not have.
-        assert all(mistake.picture is None for mistake in found)
+        assert all(mistake.picture is None for mistake in mistakes)
 
 
 # In the expected order; label ids 0 and 1 are in the matrix, 2 is not.
@@ -161,9 +161,9 @@ def test_samples_are_the_first_images_of_the_classes_asked_for(examples_uri: str
     vocabulary = ["zero", "one", "two"]
     shown = ["two", "zero", "unheard of"]
     # Three are of the first shard, the fourth one is of the second.
-    found = sample_classes(examples_uri, vocabulary, shown=shown, each=4, preview_images=invert)
-    assert [sample.label for sample in found] == ["two", "zero"]
-    for sample in found:
+    samples = sample_classes(examples_uri, vocabulary, shown=shown, each=4, preview_images=invert)
+    assert [sample.label for sample in samples] == ["two", "zero"]
+    for sample in samples:
         number = vocabulary.index(sample.label)
         files = [record.encoded for record in RECORDS if record.label_id == number]
         assert list(sample.seen) == [picture_of(image) for image in decode_all(files[:4])]
@@ -222,8 +222,8 @@ def test_unreadable_files_do_not_affect_others(
 @pytest.mark.parametrize("root", ["/nowhere/at/all", "gopher://host/images"])
 def test_an_unreachable_folder_leaves_the_texts(root: str, tmp_path: Path) -> None:
     uri = write_lines(tmp_path / "rejects", REJECTS_FILE, [reject("1.jpg"), reject("2.jpg")])
-    found = show_rejects(uri, root, most=9)
-    assert [(entry.path, entry.picture) for entry in found] == [("1.jpg", None), ("2.jpg", None)]
+    rejects = show_rejects(uri, root, most=9)
+    assert [(entry.path, entry.picture) for entry in rejects] == [("1.jpg", None), ("2.jpg", None)]
 
 
 def test_reading_stops_at_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +236,8 @@ def test_reading_stops_at_the_timeout(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in names:
         (tmp_path / name).write_bytes(JPEG)
     uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
-    found = show_rejects(uri, str(tmp_path), most=99)
-    assert [entry.picture is not None for entry in found] == [True] * 16 + [False] * 8
+    rejects = show_rejects(uri, str(tmp_path), most=99)
+    assert [entry.picture is not None for entry in rejects] == [True] * 16 + [False] * 8
 
 
 def test_files_of_a_bucket_are_shown_while_it_responds(
@@ -249,8 +249,8 @@ def test_files_of_a_bucket_are_shown_while_it_responds(
         server.faults["images/cat/refused.jpg"] = [403]
         names = ["cat/a b#1.jpg", "cat/empty.jpg", "cat/refused.jpg", "cat/gone.jpg"]
         uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
-        found = show_rejects(uri, "gs://bucket/images/", most=9)
-        assert [entry.picture for entry in found] == [make_thumbnail(JPEG), None, None, None]
+        rejects = show_rejects(uri, "gs://bucket/images/", most=9)
+        assert [entry.picture for entry in rejects] == [make_thumbnail(JPEG), None, None, None]
         monkeypatch.setattr(source_pictures, "_BATCH_SECONDS", 0.2)
         server.latency_ms = 3_000
         assert not any(entry.picture for entry in show_rejects(uri, "gs://bucket/images", most=9))

@@ -19,31 +19,31 @@ def test_neighbors_are_those_of_all_pairs_in_every_block(monkeypatch: pytest.Mon
     monkeypatch.setattr(similar, "_BLOCK", 7)
     monkeypatch.setattr(similar, "_QUERIES", 5)
     features, among = draw(40), np.arange(0, 40, 2)
-    found = find_neighbors(features, np.arange(12), among=among, most=3)
+    neighbors = find_neighbors(features, np.arange(12), among=among, most=3)
     rows = features.astype(np.float64)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     cosines = rows @ rows.T
     np.fill_diagonal(cosines, -2)
     expected = among[np.argsort(-cosines[:12][:, among], axis=1)[:, :3]]
-    assert found.rows.tolist() == expected.tolist()
+    assert neighbors.rows.tolist() == expected.tolist()
     np.testing.assert_allclose(
-        found.similarities, np.take_along_axis(cosines[:12], expected, axis=1), atol=1e-4
+        neighbors.similarities, np.take_along_axis(cosines[:12], expected, axis=1), atol=1e-4
     )
 
 
 def test_ties_go_to_the_lower_row_and_missing_neighbors_are_marked() -> None:
     features = np.ones((4, 2), np.float16)
-    found = find_neighbors(features, np.array([1]), among=np.arange(3), most=3)
-    assert found.rows.tolist() == [[0, 2, -1]]
+    neighbors = find_neighbors(features, np.array([1]), among=np.arange(3), most=3)
+    assert neighbors.rows.tolist() == [[0, 2, -1]]
     none = find_neighbors(features, np.array([], int), among=np.arange(3), most=3)
     assert none.rows.shape == (0, 3)
 
 
 def test_broken_features_resemble_nothing() -> None:
     features = np.array([[1, 0], [0, 0], [np.nan, np.inf], [1, 0.5]], np.float16)
-    found = find_neighbors(features, np.array([0]), among=np.arange(4), most=3)
-    assert found.rows.tolist() == [[3, 1, 2]]
-    assert found.similarities[0, 1:].tolist() == [0, 0]
+    neighbors = find_neighbors(features, np.array([0]), among=np.arange(4), most=3)
+    assert neighbors.rows.tolist() == [[3, 1, 2]]
+    assert neighbors.similarities[0, 1:].tolist() == [0, 0]
 
 
 def measure_purity(places: npt.NDArray[np.float64], groups: npt.NDArray[np.int64]) -> float:
@@ -79,6 +79,6 @@ def test_a_map_of_many_images_has_evenly_spaced_ones_and_the_suspects(
     monkeypatch.setattr(similar, "MOST_POINTS", 10)
     columns = {name: np.array([f"{n}" for n in range(100)], object) for name in ("path", "label")}
     features = np.random.default_rng(0).normal(size=(100, 4))
-    found = similar.draw_map(columns, features, {"5"})
-    assert found.paths == ("0", "5", *(str(n) for n in range(10, 100, 10)))
-    assert found.total == 100
+    drawn = similar.draw_map(columns, features, {"5"})
+    assert drawn.paths == ("0", "5", *(str(n) for n in range(10, 100, 10)))
+    assert drawn.total == 100

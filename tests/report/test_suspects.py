@@ -42,7 +42,7 @@ def given(tmp_path: Path) -> dict[str, Any]:
 def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
     """Features are the colors of the labels, with a little noise."""
     rows = [(split, record) for split, records in splits.items() for record in records]
-    pixels = [np.asarray(Image.open(BytesIO(of.encoded)).convert("RGB")) for _, of in rows]
+    pixels = [np.asarray(Image.open(BytesIO(record.encoded)).convert("RGB")) for _, record in rows]
     ids = np.array([record.label_id for _, record in rows])
     labels = [LABELS[number] for number in ids]
     columns: dict[str, Any] = {
@@ -58,9 +58,11 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
 
 
 def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectFacts:
-    found = find_suspects(given, pretrained=False)
-    assert found
-    return show_suspects(found, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit)
+    suspects = find_suspects(given, pretrained=False)
+    assert suspects
+    return show_suspects(
+        suspects, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit
+    )
 
 
 def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, Any]) -> None:

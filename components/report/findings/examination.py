@@ -91,17 +91,10 @@ def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
         f"the calibration error is {error:.3f}: the model is "
         f"{'overconfident' if over else 'underconfident'}",
         "its probabilities are unreliable, for example when compared with a threshold",
-        _advise_calibration(facts, over=over),
+        f"it is already calibrated on {facts.selected_on}, which should have more images"
+        if facts.find_option("training.calibrate")
+        else f"fit a temperature on {facts.selected_on}: --training.calibrate true",
     )
-
-
-def _advise_calibration(facts: ReportFacts, *, over: bool) -> str:
-    if not facts.find_option("training.calibrate"):
-        return f"fit a temperature on {facts.selected_on}: --training.calibrate true"
-    smoothing = facts.find_option("training.label_smoothing")
-    if over or not smoothing:
-        return f"it is already calibrated on {facts.selected_on}, which should have more images"
-    return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"
 
 
 def check_outputs(facts: ReportFacts) -> Iterator[Finding]:

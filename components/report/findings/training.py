@@ -154,7 +154,7 @@ def check_start(facts: ReportFacts) -> Iterator[Finding]:
             "those of an earlier run with folds do, and then the accuracy is too high",
             "judge by a test split that no training has seen",
         )
-    weights, parameters = _advise_weights(facts), facts.model.parameters
+    weights, parameters = _advise_weights(facts), facts.model["parameters"]
     if not few or not weights or facts.metrics.scalars["accuracy"] >= _LEARNED:
         return
     why = f"{images:,} images; from random weights, photographs take {ENOUGH_TO_START_AT_RANDOM:,}"

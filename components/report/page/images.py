@@ -82,6 +82,5 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         ]
         count = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
         if shown:
-            count = max(count, len(shown))
             groups.append({"title": title, "shown": shown, "found": count})
     return {"groups": groups, "reasons": REASONS}

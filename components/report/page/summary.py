@@ -73,9 +73,9 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     return {
         "Architecture": model["build_fn"] or model["name"],
         "Input": f"{size} × {size} pixels",
-        "Parameters": integer(facts.model.parameters),
+        "Parameters": integer(facts.model["parameters"]),
         "Started from": _START.get(model["weights"], model["weights"]),
-        "Size on disk": describe_bytes(facts.model.bytes),
+        "Size on disk": describe_bytes(facts.model["bytes"]),
         "Training speed": f"{facts.input_facts[RATE]:,.0f} images/s",
     }
 

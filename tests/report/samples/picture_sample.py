@@ -43,17 +43,17 @@ def _load_digits() -> Floats:
 
 
 def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[PredictedImage, ...]:
-    found = []
+    mistakes = []
     for place in range(number):
         label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
         name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
         sure = 0.9996 * 0.97**place
         heat_map = draw_heat_map(place) if number <= _EXPLAINED else None
         picture = digit(place)
-        found.append(
+        mistakes.append(
             PredictedImage(name, label, predicted, sure, (1 - sure) / 2, picture, heat_map)
         )
-    return tuple(found)
+    return tuple(mistakes)
 
 
 def draw_heat_map(number: int) -> Thumbnail:
@@ -67,15 +67,15 @@ def draw_heat_map(number: int) -> Thumbnail:
 
 def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[PredictedImage, ...]:
     """Up to `each` of every pair of classes that occurs."""
-    found = []
+    images = []
     for row, column in np.argwhere(metrics.confusion).tolist():
         for turn in range(min(each, int(metrics.confusion[row, column]))):
             label, predicted = metrics.labels[row], metrics.labels[column]
             name = f"test/{label}/{row}-{column}-{turn}.jpg"
             sure = 0.97 - 0.11 * turn
             image = PredictedImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
-            found.append(image)
-    return tuple(found[:most])
+            images.append(image)
+    return tuple(images[:most])
 
 
 def make_reject(place: int) -> Reject:

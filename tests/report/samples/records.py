@@ -44,8 +44,8 @@ def write_splits(folder: Path, splits: Mapping[str, list[Record]]) -> str:
             name = f"data_tfrecord-{number:05d}-of-00002"
             features = [_make_features(records[row]) for row in rows]
             shards[split][name] = write_indexed_shard(str(folder), split, name, features)
-        found = [LABELS[record.label_id] for record in records]
-        labels[split] = {label: found.count(label) for label in LABELS}
+        texts = [LABELS[record.label_id] for record in records]
+        labels[split] = {label: texts.count(label) for label in LABELS}
     write_index(str(folder), shards, labels=labels)
     return str(folder)
 

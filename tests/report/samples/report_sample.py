@@ -10,7 +10,7 @@ import numpy as np
 from components.contract.confidence import Interval
 from components.metrics.evaluation_files import Verdict
 from components.metrics.score_metrics import Unknowns
-from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.facts import ReportFacts, RunHeader, TrainedPhase
 from components.report.shown import ClassSample
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.samples.picture_sample import (
@@ -121,7 +121,7 @@ def small() -> ReportFacts:
         comparison=comparison,
         phases=(TrainedPhase("train", 30, 19),),
         input_facts={"images_per_second": 1548, "input_wait_fraction": 0.14, "advice": None},
-        model=ExportedModel(parameters=131_402, bytes=720_000),
+        model={"parameters": 131_402, "bytes": 720_000},
         unknowns=Unknowns(0.05, 240, -3.21, 0.055, Interval(0.03, 0.09)),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
