@@ -93,14 +93,14 @@ def test_labels_are_escaped(text_pages: dict[str, str], name: str, texts: set[st
 
 
 def test_the_map_names_each_point_and_fits_into_the_page() -> None:
-    found = make_suspects(("a", 'say "b"'), points=40)
-    assert found.image_map
-    page = render_section("map", replace(report_sample.small(), suspects=found))
+    suspects = make_suspects(("a", 'say "b"'), points=40)
+    assert suspects.image_map
+    page = render_section("map", replace(report_sample.small(), suspects=suspects))
     points = re.findall(r'd="([^"]*)" data-label="([^"]*)" data-names="([^"]*)"', page)
     counted = [(path.count("M"), label, names.count("&#10;")) for path, label, names in points]
     assert counted == [(20, "a", 19), (20, "say &#34;b&#34;", 19)]
     assert page.count("<circle cx") == sum(
-        path in found.image_map.suspects for path in found.image_map.paths
+        path in suspects.image_map.suspects for path in suspects.image_map.paths
     )
 
 

@@ -21,8 +21,7 @@ from components.report.page.classes import (
     describe_confusion,
 )
 from components.report.page.formatting import load_templates
-from components.report.page.image_map import describe_map
-from components.report.page.images import describe_images, describe_suspects
+from components.report.page.images import describe_images, describe_map, describe_suspects
 from components.report.page.metrics import (
     describe_calibration,
     describe_metrics,

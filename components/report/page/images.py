@@ -1,11 +1,15 @@
-"""Images with their predictions, and suspects, which a person should look at."""
+"""Images with their predictions, suspects, which a person should look at, and the map of images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+from markupsafe import Markup
+
 from components.contract.image_tables import REASONS
 from components.report.facts import ReportFacts
+from components.report.page.formatting import shorten
 from components.report.shown import PredictedImage
 
 # More classes are collapsed.
@@ -16,6 +20,14 @@ _TITLES = {
     "near_duplicate": "Copies with other labels or in other splits",
 }
 _ODD = "Odd images"
+
+# Of the map.
+_WIDTH, _HEIGHT, _MARGIN = 1000, 640, 14
+_LONGEST = 80
+
+# More hues cannot be told apart.
+_COLORED = 12
+_SMALLEST, _LARGEST, _COVERED = 5, 16, 300
 
 
 @dataclass(frozen=True)
@@ -84,3 +96,38 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         if shown:
             groups.append({"title": title, "shown": shown, "found": count})
     return {"groups": groups, "reasons": REASONS}
+
+
+def describe_map(facts: ReportFacts) -> dict[str, Any]:
+    """Write the points of each class, the most frequent class first."""
+    image_map = facts.suspects.image_map if facts.suspects else None
+    if image_map is None:
+        return {"classes": (), "points": 0}
+    rows = range(len(image_map.paths))
+    x, y = (_MARGIN + image_map.places * (np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN)).round().T
+    points = [f"M{column:.0f} {row:.0f}h0" for column, row in zip(x, y, strict=True)]
+    of_class: dict[str, list[int]] = {}
+    for row in rows:
+        of_class.setdefault(image_map.labels[row], []).append(row)
+    order = sorted(of_class.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {
+        "classes": [
+            {
+                "label": label,
+                "hue": 360 * place // min(_COLORED, len(order)) if place < _COLORED else None,
+                "path": "".join(points[row] for row in members),
+                "names": Markup("&#10;").join(
+                    shorten(image_map.paths[row], _LONGEST) for row in members
+                ),
+            }
+            for place, (label, members) in enumerate(order)
+        ],
+        "rings": [
+            (int(x[row]), int(y[row])) for row in rows if image_map.paths[row] in image_map.suspects
+        ],
+        "points": len(rows),
+        "others": max(0, len(order) - _COLORED),
+        "size": int(np.clip(_COVERED / np.sqrt(len(rows)), _SMALLEST, _LARGEST)),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }
