@@ -4,25 +4,19 @@ Trainer puts them into the SavedModel that it trains on all images. They travel 
 neither this evaluation nor one of a later model takes it to know images by heart.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.contract.artifact_files import make_folders, open_file
 from components.contract.model_files import FOLDS_FILE
-
-if TYPE_CHECKING:
-    # Other metrics need no other training.
-    from components.metrics.predictions import Ints, Scores
+from components.metrics.predictions import Ints, Scores
 
 
 @dataclass(frozen=True, eq=False)
