@@ -218,7 +218,6 @@ def test_page_metrics_and_card_of_the_report(first: First, tmp_path: Path) -> No
     # Samples of each class, as the model sees them and augmented.
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + wrong
     card = (tmp_path / "card").read_text(encoding="utf-8")
-    assert card.startswith("---\n")
     assert f"{accuracy['value']:.4f}" in card
 
 
