@@ -65,8 +65,8 @@ class EvaluationConfig:
     """Conditions for blessing a model."""
 
     min_accuracy: Fraction = 0.0
-    """Lowest accuracy that is blessed. Every model must at least reach the majority-class accuracy,
-    that of always predicting the most frequent class."""
+    """Lowest accuracy that is blessed. Every model must exceed the majority-class accuracy, that of
+    always predicting the most frequent class."""
 
     max_accuracy_drop: Fraction = 0.02
     """How far the accuracy may lie below that of the current model. Not 0: no number of

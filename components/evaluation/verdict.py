@@ -271,6 +271,8 @@ def decide(
     by_interval = config.decide_by == "interval"
     if not check.holds and not (by_interval and by_chance and len(check.reasons) == 1):
         return judge("refused", *_explain_refusal(measured, claim if relation == "worse" else ""))
+    if not by_interval and measured.accuracy <= measured.majority_accuracy:
+        return judge("refused", "no better than always predicting the most frequent class")
     doubts = _list_doubts(measured, claim if relation == "undecided" else "")
     if by_interval and relation == "worse" and change and not change.is_within(max_drop):
         return judge("refused", claim)

@@ -117,6 +117,11 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         *(NONSENSE, BY_VALUE, "blessed"),
         f"11 % (7.4 to 16), baseline 7.7 %: 209 {GUESSING}, but evaluation.decide_by is value.",
     ),
+    "as good as guessing, by value": (
+        *(measured(100, 50, guess=0.5), BY_VALUE, "refused"),
+        "50 % (40.4 to 59.6), baseline 50 %: no better than always predicting the most frequent "
+        "class.",
+    ),
     "by value, against the current model": (
         *(AS_GOOD, BY_VALUE, "blessed"),
         f"80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}, but evaluation.decide_by is value.",
