@@ -5,7 +5,7 @@ The model of a run that is not blessed can be used, too, on purpose.
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from components.contract.artifact_files import list_names, on_disk
@@ -92,22 +92,23 @@ def find_version(pushed: str, wanted: str | None = None) -> str:
         ModelError: there is no such version.
         StorageError: the folder cannot be listed.
     """
-    for path in whole_versions(pushed):
+    versions = [*whole_versions(pushed)]
+    for path in versions:
         if wanted in (None, "", os.path.basename(path)):
             return path
-    raise explain_missing(pushed, wanted)
+    raise explain_missing(pushed, wanted, versions)
 
 
-def explain_missing(pushed: str, wanted: str | None) -> ModelError:
-    """Return the error for a version that is not in a folder of pushed models."""
-    versions = [os.path.basename(path) for path in whole_versions(pushed)]
+def explain_missing(pushed: str, wanted: str | None, versions: Sequence[str]) -> ModelError:
+    """Return the error for a version that is not among the `versions` in a folder."""
     if not versions:
         return ModelError(
             f"There is no model in {pushed}: run the pipeline until one is blessed, use the model "
             f"of the newest run with --unblessed, or set --output to the output folder of a run."
         )
     return ModelError(
-        f"There is no version {wanted} in {pushed}. There are {name_some(versions, _MOST_NAMED)}."
+        f"There is no version {wanted} in {pushed}. There are "
+        f"{name_some([*map(os.path.basename, versions)], _MOST_NAMED)}."
     )
 
 

@@ -200,9 +200,10 @@ def expect_labels(listing: Listing) -> dict[str, dict[str, float]]:
         least = min_units(fractions, units=images, images=images)
         rest = {name: max(fractions[name] * images - least[name], 0) for name in fractions}
         spare = (images - sum(least.values())) / (sum(rest.values()) or 1)
-        for split in filter(least.get, least):
-            of_split = expected.setdefault(split, {})
-            of_split[label] = of_split.get(label, 0) + least[split] + rest[split] * spare
+        for split in fractions:
+            if count := least[split] + rest[split] * spare:
+                of_split = expected.setdefault(split, {})
+                of_split[label] = of_split.get(label, 0) + count
     return expected
 
 

@@ -93,10 +93,9 @@ def describe_signatures(path: str) -> dict[str, Any]:
         saved.ParseFromString(file.read())
     signatures = saved.meta_graphs[0].signature_def
     return {
-        # Defaults such as `unknown_rank`, too, as TensorFlow Serving has them.
-        name: json_format.MessageToDict(
-            signature, preserving_proto_field_name=True, including_default_value_fields=True
-        )
+        # Defaults such as `unknown_rank`, too, as TensorFlow Serving has them: the first option,
+        # whose name depends on the version of protobuf.
+        name: json_format.MessageToDict(signature, True, preserving_proto_field_name=True)
         for name, signature in signatures.items()
         if not name.startswith("__")
     }

@@ -68,7 +68,7 @@ def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
     names = list(map(_name, versions))
     if wanted is not None:
         if wanted not in names:
-            raise explain_missing(pushed, wanted)
+            raise explain_missing(pushed, wanted, versions)
         return versions[names.index(wanted)]
     since, in_use = int(original_version(versions[0])), model_digest(versions[0])
     for version in versions:
