@@ -6,10 +6,10 @@ from typing import TypeVar
 
 # The feature keys of TensorFlow's own image records (tensorflow/models, `tf_example_decoder.py`).
 ENCODED = "image/encoded"
-"""The image file, as found or as converted: a JPEG or PNG."""
+"""The image file, as found or as converted: a JPEG, PNG, GIF or BMP."""
 FORMAT = "image/format"
 """One of `FORMATS`."""
-FORMATS = ("jpeg", "png")
+FORMATS = ("bmp", "gif", "jpeg", "png")
 HEIGHT = "image/height"
 """Pixels."""
 WIDTH = "image/width"

@@ -141,9 +141,14 @@ def decode_file(file: tf.Tensor) -> tf.Tensor:
     image = tf.cond(
         tf.io.is_jpeg(file),
         lambda: decode_jpeg(file),
-        lambda: tf.io.decode_image(file, channels=CHANNELS, expand_animations=False),
+        lambda: decode_other(file),
     )
     return tf.ensure_shape(image, [None, None, CHANNELS])
+
+
+def decode_other(file: tf.Tensor) -> tf.Tensor:
+    """Decode a PNG, GIF or BMP to uint8 [height, width, 3]."""
+    return tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
 
 
 def decode_jpeg(file: tf.Tensor) -> tf.Tensor:

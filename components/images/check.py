@@ -5,20 +5,15 @@ import dataclasses
 import io
 import re
 
+import cv2
 import numpy as np
 from PIL import Image
 
+from components.images import jpeg_check
 from components.images.check_result import Category, CheckedImage, Note, Rejected
 from components.images.formats import open_image, rejecting
-from components.images.jpeg import (
-    MOST_SCANS_ASKED,
-    START,
-    check_jpeg,
-    check_scans,
-    is_plain,
-    state_orientation,
-)
-from components.images.options import CHANNELS, ImageOptions
+from components.images.jpeg_frame import START, read_orientation
+from components.images.options import ImageOptions
 from components.images.transcode import (
     Pixels,
     as_seen,
@@ -33,12 +28,15 @@ from components.images.transcode import (
 from components.storage.fetch import Content, Unread
 
 # TensorFlow decodes these to the pixels that a person sees, but for the orientation; of MPO, which
-# many phones write, it takes the first picture. Anything else is transcoded.
+# many phones write, it takes the first picture. GIF and BMP are compared pixel by pixel; anything
+# else is transcoded.
 _KEPT_MODES = {
     "JPEG": frozenset({"L", "RGB"}),
     "MPO": frozenset({"L", "RGB"}),
     "PNG": frozenset({"1", "L", "P", "RGB", "I;16"}),
 }
+_COMPARED_FORMATS = frozenset({"BMP", "GIF"})
+_STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _PAGED_FORMATS = frozenset({"TIFF", "HEIF"})
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
 
@@ -64,7 +62,7 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     Raises:
         Rejected: not an image, broken, too large or too small.
     """
-    if data.startswith(START) and (checked := check_jpeg(data, config)):
+    if data.startswith(START) and (checked := jpeg_check.check_jpeg(data, config)):
         return checked
     image = open_image(data, config)
     with rejecting(image):
@@ -86,9 +84,14 @@ def _find_notes(image: Image.Image) -> tuple[Note, ...]:
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     orientation = _agreed_orientation(data, image)
-    # Of a JPEG, the fast check has found something odd.
-    if image.format == "PNG" and orientation and _is_kept(data, image):
-        return _check_png(data, image, orientation, config)
+    if orientation and _is_kept(data, image):
+        return _check_kept(data, image, orientation, config)
+    compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
+    if compared and orientation == 1:
+        with contextlib.suppress(Rejected):
+            pixels = _decode_with_tensorflow(data, image)
+            if np.array_equal(pixels, as_seen(image, orientation=1)):
+                return _as_it_is(data, image, pixels, config)
     return _store(data, image, config)
 
 
@@ -100,12 +103,12 @@ def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImag
 
 
 def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
-    """Return the orientation that both Pillow and the served graph read; None if they may differ.
+    """Return the orientation that both Pillow and the served graph read; None if they differ.
 
     They may disagree on damaged, misplaced or duplicate metadata.
     """
     orientation = find_orientation(data, image)
-    return orientation if orientation == state_orientation(data) else None
+    return orientation if orientation == read_orientation(data) else None
 
 
 def _see(data: bytes, image: Image.Image) -> Pixels:
@@ -119,36 +122,67 @@ def _is_kept(data: bytes, image: Image.Image) -> bool:
     # TensorFlow does not know the background behind transparency.
     modes = _KEPT_MODES.get(str(image.format), frozenset())
     plain = image.mode in modes and "transparency" not in image.info
-    return plain and (image.format == "PNG" or is_plain(data))
+    return plain and (_STORED_FORMAT.get(str(image.format)) != "jpeg" or jpeg_check.is_plain(data))
 
 
-def _check_png(
+def _check_kept(
     data: bytes, image: Image.Image, orientation: int, config: ImageOptions
 ) -> CheckedImage:
-    """Check a PNG that the served graph shows as a person sees it."""
+    """Check a JPEG or PNG that the served graph shows as a person sees it."""
     gray = image.mode in _GRAY_MODES
-    height, width = image.size if orientation >= 5 else image.size[::-1]
-    kept = CheckedImage(data, "png", height, width, 1 if gray else 3, None)
-    if config.check == "header" and not config.shrink:
+    if _STORED_FORMAT[str(image.format)] == "jpeg":
+        # The fast check left it for its metadata, unless libjpeg-turbo found something odd.
+        if checked := jpeg_check.decode_jpeg(
+            data, *image.size, gray=gray, orientation=orientation, config=config
+        ):
+            return checked
+    elif config.check == "header" and not config.shrink:
         open_image(data, config).verify()  # The checksums of all chunks.
-        return kept
+        return _as_it_is(data, image, None, config, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
+    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1)):
+        return _store(data, image, config)
     if config.shrink and config.is_shrunk(*image.size):
-        pixels = turn(shrink(pixels, side=config.shrink), orientation)
-        kept = to_jpeg(pixels[..., 0] if gray else pixels, quality=config.quality)
-        orientation = 1
+        small = turn(shrink(pixels, side=config.shrink), orientation)
+        stored = to_jpeg(small[..., 0] if gray else small, quality=config.quality)
+        return dataclasses.replace(stored, thumbprint=make_thumbprint(small, config))
+    return _as_it_is(data, image, pixels, config, orientation)
+
+
+def _differ(pixels: Pixels, others: Pixels) -> bool:
+    """Return whether two JPEG decoders disagree by more than rounding."""
+    return pixels.shape != others.shape or int(cv2.absdiff(pixels, others).max()) > 1
+
+
+def _as_it_is(
+    data: bytes,
+    image: Image.Image,
+    pixels: Pixels | None,
+    config: ImageOptions,
+    orientation: int = 1,
+) -> CheckedImage:
+    channels = 1 if image.mode in _GRAY_MODES else 3
+    kind = _STORED_FORMAT[str(image.format)]
+    height, width = image.size if orientation >= 5 else image.size[::-1]
+    if pixels is None:
+        return CheckedImage(data, kind, height, width, channels, None)
     thumbprint = make_thumbprint(pixels, config, orientation=orientation)
-    return dataclasses.replace(kept, luminance=mean_luminance(pixels), thumbprint=thumbprint)
+    luminance = mean_luminance(pixels)
+    return CheckedImage(data, kind, height, width, channels, luminance, thumbprint)
 
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
     """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
-    # It takes seconds to load, and JPEGs are checked without it.
+    # It takes seconds to load, and most JPEGs are checked without it.
     import tensorflow as tf
 
+    from components.images.canonical import decode_jpeg, decode_other
+
+    # As `decode_file` chooses in the graph; eagerly, the choice takes longer than a small PNG.
+    decode = decode_jpeg if data.startswith(b"\xff\xd8\xff") else decode_other
     try:
-        pixels: Pixels = tf.io.decode_png(data, channels=CHANNELS).numpy()
+        pixels: Pixels = decode(data).numpy()
     except tf.errors.InvalidArgumentError as error:
         image.load()  # Usually raises a plainer message.
         reason = _CONTEXT.sub("", error.message.splitlines()[0])
@@ -186,5 +220,5 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
 
 def _open_untrusted(data: bytes, options: ImageOptions) -> Image.Image:
     if data.startswith(START):
-        check_scans(data, MOST_SCANS_ASKED)
+        jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)
     return open_image(data, options)

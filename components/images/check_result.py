@@ -41,7 +41,7 @@ class CheckedImage:
 
     encoded: bytes
     format: str
-    """"jpeg" or "png"."""
+    """"jpeg", "png", "gif" or "bmp"."""
     height: int
     """Pixels of the upright image."""
     width: int

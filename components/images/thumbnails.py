@@ -13,7 +13,7 @@ import simplejpeg
 from PIL import Image, ImageOps
 
 from components.images.formats import open_image
-from components.images.jpeg import START
+from components.images.jpeg_frame import START
 from components.images.options import ImageOptions
 from components.images.transcode import Pixels, as_seen
 

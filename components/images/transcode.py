@@ -6,9 +6,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
-from PIL import ExifTags, Image, JpegImagePlugin
+from PIL import Image, JpegImagePlugin
 
 from components.images.check_result import CheckedImage
+from components.images.jpeg_frame import ORIENTATION_TAG
 from components.images.options import ALIASING, ImageOptions
 
 Pixels = npt.NDArray[np.uint8]
@@ -48,7 +49,7 @@ def find_orientation(data: bytes, image: Image.Image) -> int:
     if image.format == "PNG" and not any(name in data for name in _PNG_PLACES):
         return 1  # Pillow would decode the whole image to find out.
     try:
-        orientation = int(image.getexif().get(ExifTags.Base.Orientation, 1))
+        orientation = int(image.getexif().get(ORIENTATION_TAG, 1))
     except Exception:  # Broken EXIF is common and no reason to lose an image.
         return 1
     return orientation if 1 <= orientation <= 8 else 1

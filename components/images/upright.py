@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from components.images.jpeg import (
+from components.images.jpeg_frame import (
     MOST_SEGMENTS,
     ORIENTATION_TAG,
     SCAN,

@@ -100,7 +100,7 @@ def correct_schema(
     limits = limits or ValidationConfig()
     domains = {
         example.LABEL: sorted(count_values(train, example.LABEL) or []),
-        example.FORMAT: list(example.FORMATS),
+        example.FORMAT: sorted(set(example.FORMATS)),
     }
     del schema.string_domain[:]
     for feature in [f for f in schema.feature if f.name.startswith(example.COLUMNS)]:

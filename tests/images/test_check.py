@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from components.images.canonical import decode_upright
 from components.images.check import check_image, convert
 from components.images.check_result import Category, Rejected
-from components.images.jpeg import state_orientation
+from components.images.jpeg_frame import read_orientation, state_orientation
 from components.images.transcode import find_orientation
 from components.images.upright import read_orientations
 from components.ingest.config import IngestConfig
@@ -48,6 +48,9 @@ KEPT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "PNG, gray": ("PNG", "L", {}),
     "PNG, palette": ("PNG", "P", {}),
     "PNG, black and white": ("PNG", "1", {}),
+    "BMP": ("BMP", "RGB", {}),
+    "GIF": ("GIF", "P", {}),
+    "GIF, of which the first frame counts": ("GIF", "P", ANIMATED),
 }
 
 
@@ -67,13 +70,10 @@ def test_kept_byte_for_byte(name: str) -> None:
     assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
 
 
-TRANSCODED: dict[str, tuple[str, str, dict[str, Any]]] = {
+TRANSCODED = {
     "CMYK": ("JPEG", "CMYK", {}),
     "WebP": ("WEBP", "RGB", {"lossless": True}),
     "TIFF": ("TIFF", "RGB", {}),
-    "BMP": ("BMP", "RGB", {}),
-    "GIF": ("GIF", "P", {}),
-    "GIF, of which the first frame counts": ("GIF", "P", ANIMATED),
     # TensorFlow takes palette indices for shades of gray.
     "BMP with a palette": ("BMP", "P", {}),
     "gray PNG with transparency": ("PNG", "LA", {}),
@@ -145,20 +145,19 @@ ORIENTED = {
     "behind another segment": behind(b"\xff\xe2\xea\x62" + bytes(60_000), camera(6)),
     "a segment that only mentions EXIF": behind(b"\xff\xe2\0\x10Exif\0\0" + bytes(8), camera(6)),
     "big endian": with_exif(struct.pack(">2sHIHHHIHHI", b"MM", 42, 8, 1, 274, 3, 1, 6, 0, 0)),
+    "a long number": with_exif(struct.pack("<2sHIHHHIII", b"II", 42, 8, 1, 274, 4, 1, 6, 0)),
     "out of range": with_exif(struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 274, 3, 1, 9, 0, 0)),
+    "truncated EXIF": with_exif(b"II*\0\x08\0\0\0\x09\0\x12"),
+    "EXIF without a directory": with_exif(b"MM\0*\xff\xff\xff\xff"),
     "EXIF behind a comment and a fill byte": behind(COMMENT + b"\xff", camera(6)),
     "EXIF says upright, XMP does not": camera(1, xmp=SAYS_SIX),
-    "XMP says upright": encode(picture(1), "JPEG", xmp=SAYS_SIX.replace(b"6", b"1")),
+    "XMP": encode(picture(1), "JPEG", xmp=SAYS_SIX),
+    "XMP in a PNG": turned_png("XML:com.adobe.xmp", XMP),
+    "empty EXIF behind a PNG": encode(picture(1), "PNG") + b"eXIf",
     "EXIF in a PNG": encode(picture(1), "PNG", exif=exif(ENTRY)[6:]),
 }
 # Files whose metadata Pillow and the graph may read differently.
 ODD = {
-    "a long number": with_exif(struct.pack("<2sHIHHHIII", b"II", 42, 8, 1, 274, 4, 1, 6, 0)),
-    "truncated EXIF": with_exif(b"II*\0\x08\0\0\0\x09\0\x12"),
-    "EXIF without a directory": with_exif(b"MM\0*\xff\xff\xff\xff"),
-    "XMP": encode(picture(1), "JPEG", xmp=SAYS_SIX),
-    "XMP in a PNG": turned_png("XML:com.adobe.xmp", XMP),
-    "empty EXIF behind a PNG": encode(picture(1), "PNG") + b"eXIf",
     "EXIF as text in a PNG": turned_png("Raw profile type exif", f"\nexif\n{len(HEX)}\n{HEX}\n"),
     "XMP behind a JPEG": encode(picture(1), "JPEG") + SAYS_SIX,
     "XMP in a JPEG's comment": encode(picture(1), "JPEG", comment=SAYS_SIX),
@@ -212,6 +211,7 @@ def test_a_stated_orientation_is_what_pillow_and_the_graph_read() -> None:
     files += [with_exif(b"II*\0" + bytes([number, *b"\xff\xff\xff"]) + HEAD) for number in LAST]
     files += [*(ORIENTED | ODD).values(), b"\x89PNG", b"\xff\xd8\xff\xe1", b"6"]
     read = read_orientations(tf.constant(files)).numpy().tolist()
+    assert [read_orientation(file) for file in files] == read
     stated = [state_orientation(file) for file in files]
     assert len({*stated}) > 3
     for file, graph, orientation in zip(files[:400], read, stated, strict=False):

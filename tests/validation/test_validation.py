@@ -94,7 +94,7 @@ LABELS = {
 def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
     schema = schema_of(statistics_of(labels))
     assert domain(schema, example.LABEL) == sorted(set(labels))
-    assert domain(schema, example.FORMAT) == ["jpeg", "png"]
+    assert domain(schema, example.FORMAT) == ["bmp", "gif", "jpeg", "png"]
     assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
     statistics = {f.path.step[0]: f for f in statistics_of(labels).datasets[0].features}
     # Of texts, TFDV would keep every image in memory.

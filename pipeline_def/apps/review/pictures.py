@@ -14,7 +14,8 @@ from typing import NamedTuple
 from components.contract.errors import StorageError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
 from components.images.check_result import Rejected
-from components.images.jpeg import MOST_SCANS_STORED, START, check_scans
+from components.images.jpeg_check import MOST_SCANS_STORED, check_scans
+from components.images.jpeg_frame import START
 from components.images.thumbnails import make_thumbnail
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index

@@ -1,17 +1,21 @@
-"""JPEG files: their segments and orientation, and a fast check with libjpeg-turbo.
-
-`upright.py` reads segments and orientation in the graph. Source: ITU-T T.81, B.1.1 (markers).
-"""
+"""The fast check of JPEG files: libjpeg-turbo, without Pillow."""
 
 import dataclasses
 import itertools
 import re
-import struct
-from collections.abc import Iterator
 
 import simplejpeg
 
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.jpeg_frame import (
+    END,
+    FRAMES,
+    MOST_SEGMENTS,
+    SCAN,
+    WITHOUT_LENGTH,
+    state_orientation,
+    walk_segments,
+)
 from components.images.options import ImageOptions
 from components.images.transcode import (
     Pixels,
@@ -21,30 +25,6 @@ from components.images.transcode import (
     to_jpeg,
     turn,
 )
-
-SEARCHED_BYTES = 65_536
-"""Where ingest and the served model look for the orientation: JPEGs have their metadata at the
-beginning, and PNGs their XMP."""
-
-MOST_SEGMENTS = 1000
-"""More segments than any program writes."""
-
-SCAN, _END, _FILL = 0xDA, 0xD9, 0xFF
-"""Markers: start of scan; end of image; fill byte, any number of which may precede a marker."""
-WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
-"""Markers that no length follows."""
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-START = b"\xff\xd8"
-"""The first bytes of a JPEG."""
-
-ORIENTATION_TAG = 0x0112
-"""Tag of the orientation in EXIF data."""
-_EXIF, _PNG_EXIF, _APP1, _SHORT = b"Exif\0\0", b"eXIf", 0xE1, 3
-_BYTE_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
-_TURNED_BY_XMP = re.compile(rb"tiff:Orientation(?:=\"|>)[2-8]")
-# More tags than any writer of EXIF data uses.
-_MOST_ENTRIES = 1000
 
 # Sequential and progressive frames, which every decoder knows; the others are arithmetic, lossless
 # or hierarchical.
@@ -65,62 +45,6 @@ _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 # Visible damage, in libjpeg's words; it also warns of harmless oddities.
 _DAMAGE = {"premature end": Category.TRUNCATED, "bad huffman": Category.UNREADABLE}
-
-
-def _walk_segments(file: bytes | memoryview) -> Iterator[tuple[int, int]]:
-    """Yield marker and offset of each segment, up to and including the first scan.
-
-    Stop before a scan where the segments are out of order.
-    """
-    place, last = 2, len(file) - 4
-    while place <= last and file[place] == _FILL:
-        marker = file[place + 1]
-        if marker in WITHOUT_LENGTH:
-            return
-        yield marker, place
-        if marker == SCAN:
-            return
-        place += 1 if marker == _FILL else 2 + int.from_bytes(file[place + 2 : place + 4], "big")
-
-
-def state_orientation(data: bytes) -> int | None:
-    """Return the orientation of a JPEG or PNG, 1 to 8; None where readers may find different ones.
-
-    The graph reads it as well, in a millisecond.
-
-    Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
-    """
-    segments, end = [], 0
-    for marker, place in itertools.islice(_walk_segments(data), MOST_SEGMENTS):
-        start, end = place + 10, place + 2 + int.from_bytes(data[place + 2 : place + 4], "big")
-        if marker == _APP1 and data[place + 4 : start] == _EXIF:
-            segments.append(data[start : min(end, SEARCHED_BYTES)])
-    if data.startswith(b"\x89PNG") and (place := data.find(_PNG_EXIF)) >= 0:
-        segments = [data[place + len(_PNG_EXIF) :]]
-    try:
-        stated = [tag for exif in segments for tag in _read_tags(exif)]
-    except (KeyError, ValueError, struct.error):  # Truncated, or out of place.
-        return None
-    kind, count, value = stated[0] if stated else (_SHORT, 1, 0)
-    if len(segments) > 1 or len(stated) > 1 or (kind, count) != (_SHORT, 1):
-        return None
-    if 1 <= value <= 8:
-        return value
-    return None if _TURNED_BY_XMP.search(data, 0, max(end, SEARCHED_BYTES)) else 1
-
-
-def _read_tags(exif: bytes) -> list[tuple[int, int, int]]:
-    """Return type, count and value of each orientation in the first directory of EXIF data."""
-    order = _BYTE_ORDERS[exif[:4]]
-    [directory] = struct.unpack_from(f"{order}I", exif, 4)
-    [count] = struct.unpack_from(f"{order}H", exif, directory)
-    if count > _MOST_ENTRIES:
-        raise ValueError(f"{count} tags")
-    entries = [
-        struct.unpack_from(f"{order}HHIH", exif, directory + 2 + 12 * number)
-        for number in range(count)
-    ]
-    return [entry[1:] for entry in entries if entry[0] == ORIENTATION_TAG]
 
 
 def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
@@ -147,7 +71,7 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
     if colors not in ("YCbCr", "RGB", "Gray") or not orientation:
         return None
     check_size(width, height, config)
-    return _decode_jpeg(
+    return decode_jpeg(
         data, width, height, gray=colors == "Gray", orientation=orientation, config=config
     )
 
@@ -161,7 +85,7 @@ def check_scans(data: bytes, most: int) -> bool:
     place = scans = 0
     for _ in range(_MOST_MARKERS):
         match = _MARKER.search(data, place)
-        if not match or data[match.start() + 1] == _END:
+        if not match or data[match.start() + 1] == END:
             return match is not None
         place, marker = match.end(), data[match.start() + 1]
         if marker not in WITHOUT_LENGTH:
@@ -182,6 +106,17 @@ def is_plain(data: bytes) -> bool:
     return _read_head(data)[0]
 
 
+def _find_frame_and_scan(data: bytes) -> tuple[int, int]:
+    """Return the offsets of the last frame and the first scan; 0 for one that is not reached."""
+    frame = 0
+    for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS):
+        if marker == SCAN:
+            return frame, place
+        if marker in FRAMES:
+            frame = place
+    return frame, 0
+
+
 def _read_head(data: bytes) -> tuple[bool, bool]:
     """Read the segments before the image.
 
@@ -189,10 +124,7 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
         What `is_plain` says; and whether the first scan holds the whole image, so decoders stop
         there.
     """
-    frame = scan = 0
-    for marker, place in itertools.islice(_walk_segments(data), MOST_SEGMENTS):
-        frame = place if marker in _FRAMES else frame
-        scan = place if marker == SCAN else 0
+    frame, scan = _find_frame_and_scan(data)
     code, bits, components = (data[frame + at : frame + at + 1] for at in (1, 4, 9))
     plain = frame > 0 and code[0] in _PLAIN_FRAMES and bits == b"\x08"
     sequential = frame > 0 and code[0] in _SEQUENTIAL
@@ -200,7 +132,7 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
     return plain, one_scan
 
 
-def _decode_jpeg(
+def decode_jpeg(
     data: bytes, width: int, height: int, *, gray: bool, orientation: int, config: ImageOptions
 ) -> CheckedImage | None:
     """Decode a JPEG as `config` asks; return None to leave it to another decoder.
@@ -230,7 +162,7 @@ def _decode_jpeg(
 
 
 def _is_whole(data: bytes) -> bool:
-    return data.rfind(bytes([0xFF, _END]), -_TAIL) >= 0 or check_scans(data, MOST_SCANS_STORED)
+    return data.rfind(bytes([0xFF, END]), -_TAIL) >= 0 or check_scans(data, MOST_SCANS_STORED)
 
 
 def _decode_small(data: bytes, gray: bool, side: int) -> Pixels:
