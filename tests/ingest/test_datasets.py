@@ -176,12 +176,24 @@ def test_hostile_lengths(images: list[Image], tmp_path: Path, length: int, pack:
     assert "b.tfrecord is damaged at record 0" in "".join(listing.notes)
 
 
-def test_a_long_header_of_a_tar_file_is_not_read(images: list[Image], tmp_path: Path) -> None:
-    name = tarfile.TarInfo("x")
-    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**21
-    write(tmp_path, {"a.tar": samples(images), "b.tar": name.tobuf() + bytes(2**21)})
+@pytest.mark.parametrize(
+    ("kind", "size", "reason"),
+    [
+        (tarfile.GNUTYPE_LONGNAME, 2**21, "a header is too long"),
+        (tarfile.GNUTYPE_LONGNAME, -512, "a header is damaged"),
+        (tarfile.REGTYPE, -512, "a header has a negative size"),
+    ],
+)
+def test_a_hostile_header_of_a_tar_file(
+    kind: bytes, size: int, reason: str, images: list[Image], tmp_path: Path
+) -> None:
+    """It is neither read into memory nor read again and again."""
+    first, header = tarfile.TarInfo("x"), tarfile.TarInfo("y")
+    header.type, header.size = kind, size
+    hostile = first.tobuf() + header.tobuf() + bytes(2**21)
+    write(tmp_path, {"a.tar": samples(images), "b.tar": hostile})
     notes = list_images(str(tmp_path)).notes
-    assert "b.tar is damaged at record 0: a header is too long" in "".join(notes)
+    assert f"b.tar is damaged at record 0: {reason}" in "".join(notes)
 
 
 @pytest.mark.slow

@@ -93,6 +93,16 @@ def test_the_sizes_of_splits_of_small_classes_are_known_before(
     assert divided == {split: count for split, count in least.items() if count}
 
 
+def test_images_of_classes_that_need_none_in_test_are_expected_there(tmp_path: Path) -> None:
+    for label in map(str, range(30)):
+        write(tmp_path, label, images=9)
+    listing = list_images(str(tmp_path), IngestConfig(splits=THREE))
+    expected = expect_labels(listing)
+    assert sum(sum(labels.values()) for labels in expected.values()) == pytest.approx(270)
+    divided = collections.Counter(divide(listing).values())
+    assert divided["test"] / 2 < expect_images(listing, "test") < divided["test"] * 2
+
+
 @pytest.mark.slow
 def test_few_images_change_their_split_as_the_data_grows(tmp_path: Path) -> None:
     """Hashes alone would move none."""

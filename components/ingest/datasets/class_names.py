@@ -150,10 +150,14 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
     for shard in shards:
         known = {int(number): name for number, name in shard.names.by_number.items()}
         if outside := shard.numbers() - known.keys() if known else ():
+            is_list = shard.names.source != shard.path
+            shift = (
+                f"write the lines as 1:{known[min(known)]}" if is_list else "subtract 1 from each"
+            )
             raise DataError(
                 f"{shard.path} has the label {min(outside)}, but {shard.names.source} names only "
                 f"the numbers {min(known)} to {max(known)}: add its name, or, if the labels start "
-                f"at 1, write the lines as 1:{known[min(known)]}; mark unlabeled images by -1."
+                f"at 1, {shift}; mark unlabeled images by -1."
             )
     has_names = any(shard.names for shard in shards)
     labels = [(shard, label) for shard in shards for label in shard.are_integers]
@@ -168,8 +172,8 @@ def check_names(shards: Sequence[ShardLabels]) -> list[str]:
         path = numbered[0].path
         raise DataError(
             f"The labels of {path} are numbers, such as {numbered[1]}, but those of "
-            f"{named[0].path} are names, such as {quote(named[1])}: put a file labels.txt that "
-            f"names the numbers beside {path}, or leave it out with ingest.exclude."
+            f"{named[0].path} are names, such as {quote(named[1])}: name the numbers in one file "
+            f"labels.txt, for all shards, or leave {path} out with ingest.exclude."
         )
     return [
         f"No record has the label 0 of {source}, {quote(first)}: if the labels start at 1, all "

@@ -115,7 +115,7 @@ class _Headers:
 
     def read(self, size: int) -> bytes:
         """Read the bytes of a header."""
-        if size > _LONGEST_TEXT:
+        if not 0 <= size <= _LONGEST_TEXT:
             raise DamagedShardError("a header is too long")
         return self._read(size)
 
@@ -128,6 +128,9 @@ def _members(stream: BinaryIO) -> Iterator[tarfile.TarInfo]:
         with tarfile.open(fileobj=headers, mode="r:", encoding="utf-8") as archive:
             while member := archive.next():
                 archive.members.clear()
+                # From there on, tarfile would go back, and never end.
+                if member.size < 0:
+                    raise DamagedShardError("a header has a negative size")
                 if member.isreg() and not member.sparse:
                     yield member
             # tarfile takes a cut archive, or a damaged header, for the end.
