@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+from typing import Any
 
 from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
@@ -20,11 +21,15 @@ from components.storage.folder_listing import MISSING, find_files
 def copy_folder(source: str, target: str) -> None:
     """Copy all files of a folder but broken links, such as editors make to lock a file.
 
+    Objects that stand for folders, which TensorFlow writes to Cloud Storage, are no files.
+
     Raises:
         StorageError: an entry cannot be copied.
     """
     for file in find_files(source):
         place = os.path.join(source, file.path)
+        if not file.path or file.path.endswith("/"):
+            continue
         if file.problem:
             raise StorageError(f"Cannot copy {make_printable(place)}: {file.problem}.")
         if file.version != MISSING:
@@ -47,13 +52,19 @@ def remove_folder(folder: str) -> None:
         if os.path.exists(folder):
             shutil.rmtree(folder)
         return
+    fs, path = open_folder(folder)
     for file in find_files(folder):
-        remove_file(os.path.join(folder, file.path))
+        # Of the exact name: an object that stands for a folder ends with a slash.
+        _remove(fs, f"{path.rstrip('/')}/{file.path}", url=f"{folder.rstrip('/')}/{file.path}")
 
 
 def remove_file(url: str) -> None:
     """Remove a file, if there is one."""
     fs, path = open_folder(url)
+    _remove(fs, path, url=url)
+
+
+def _remove(fs: Any, path: str, *, url: str) -> None:
     # One request each: s3fs takes other names for patterns, and an old MinIO refuses to remove
     # many at a time.
     with explaining_errors("remove", url), contextlib.suppress(FileNotFoundError):

@@ -16,6 +16,7 @@ from components.ingest.source.spans import find_spans
 from components.storage import retry
 from components.storage.fetch import Content, Unread, read_files
 from components.storage.folder_listing import find_files
+from components.storage.transfer import copy_folder, remove_folder
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
 from tests.storage.gs_client import point_to
@@ -54,6 +55,18 @@ def test_odd_object_names_can_be_read(server: GcsServer) -> None:
     taken = sorted(name for name in HOSTILE if ".." not in name)
     assert [file.path for file in listing.files] == taken
     assert content(listing.root, listing.files) == [name.encode() for name in taken]
+
+
+def test_objects_that_stand_for_folders_are_removed_and_not_copied(
+    server: GcsServer, tmp_path: Path
+) -> None:
+    """TensorFlow writes them beside its checkpoints."""
+    for name in ("run/", "run/phase/", "run/phase/1", "run.txt"):
+        server.put("bucket", name, name.encode())
+    copy_folder("gs://bucket/run", str(tmp_path / "run"))
+    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["phase", "1"]
+    remove_folder("gs://bucket/run")
+    assert [file.path for file in find_files("gs://bucket")] == ["run.txt"]
 
 
 def test_folders_of_a_bucket_are_listed_page_by_page_at_the_same_time(server: GcsServer) -> None:
