@@ -10,6 +10,7 @@ calibrates, describes and exports it. All of `training.minutes` is spent here, t
 of the best trial included; with folds Trainer then trains on all images.
 """
 
+import fnmatch
 import json
 import os
 from typing import Any
@@ -19,6 +20,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
+from components.contract.artifact_files import list_names
 from components.contract.tfx_classes import Artifacts
 from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.recipes import get_value
@@ -64,7 +66,9 @@ def _search(fn_args: Any, output_dict: Artifacts) -> None:
     strategy, logs = start_devices(config), os.path.join(study, "logs")
     prepared = prepare(fn_args, config, strategy)
     data, folds = prepared.data, prepared.folds
-    # Their number may depend on the minutes.
+    # Their number may depend on the minutes, but trials are compared on the same folds.
+    for name in fnmatch.filter(list_names(study), "folds-*"):
+        folds = int(name.removeprefix("folds-"))
     places = {"log_dir": logs, "checkpoint_dir": os.path.join(study, f"folds-{folds}")}
     chosen, checkpoints, facts = search(data, prepared.build, strategy, folds=folds, **places)
     plain = {option: get_value(config, option) for option in facts["options"]}

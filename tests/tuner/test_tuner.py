@@ -5,6 +5,7 @@ import json
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,25 @@ def test_the_chosen_trial_is_exported_and_its_file_reproduces_it(
     text = (tuned / SEARCH_FILE).read_text()
     (tuned / SEARCH_FILE).write_text(text.replace('"images": "', '"images": "0'))
     refuse(tmp_path / "5", PLAIN, "has trained with other images, so")
+
+
+def test_a_search_goes_on_with_the_folds_of_the_attempt_before(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other minutes could afford another number of them, and all trials would be lost."""
+    from components import ImageTuner
+
+    def search(*_: Any, folds: int, checkpoint_dir: str, **__: Any) -> None:
+        raise InterruptedError(f"{folds} folds in {checkpoint_dir}")
+
+    (tmp_path / "study" / "folds-7").mkdir(parents=True)
+    prepared = SimpleNamespace(data=None, folds=0, build=None)
+    monkeypatch.setattr("components.tuner.executor.prepare", lambda *_: prepared)
+    monkeypatch.setattr("components.tuner.executor.checkpoint_dir", lambda _: f"{tmp_path}/study")
+    monkeypatch.setattr("components.tuner.executor.search", search)
+    tuner = ImageTuner(**channels(), config=configure(tmp_path, replace(PLAIN, minutes=5)))
+    with pytest.raises(InterruptedError, match=r"7 folds in .*/study/folds-7"):
+        run_step(tuner, shard_folder, tmp_path / "tuner")
 
 
 def test_a_search_leaves_no_images_in_memory(
