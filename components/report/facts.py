@@ -68,7 +68,6 @@ class KeptEpoch(NamedTuple):
     metric: str
     """Metric on the eval split that ranks epochs."""
     value: float
-    """NaN if it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class ReportFacts:
             if phase.exported and phase.best_epoch:
                 epoch = first + phase.best_epoch
                 value = self.history.get(f"val_{metric}", ())[epoch - 1 : epoch]
-                return KeptEpoch(epoch, metric, *value or (math.nan,))
+                return KeptEpoch(epoch, metric, *value) if any(map(math.isfinite, value)) else None
             first += phase.epochs
         return None
 

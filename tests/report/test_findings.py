@@ -356,6 +356,15 @@ def test_the_last_epoch_is_the_exported_one_if_training_keeps_it() -> None:
     assert facts.kept_epoch == (4, "loss", 0.26)
     [finding] = examine(facts).findings
     assert finding.text == "accuracy is 0.990 on train but 0.740 on eval"
+    learning = {**history(FALL[::-1], FALL[::-1]), "val_loss": [0.6, 0.5, 0.4]}
+    phases = (TrainedPhase("train", 3, 3),)
+    short = header(training={"keep": "last", "epochs": 3})
+    [finding] = examine(healthy(history=learning, header=short, phases=phases)).findings
+    assert finding.advice == "train longer: --training.epochs 6"
+    unknown = curves | {"val_loss": [NAN] * 4, "val_accuracy": [NAN] * 4}
+    unmeasured = healthy(history=unknown, header=last, phases=(TrainedPhase("train", 4, 4),))
+    assert unmeasured.kept_epoch is None
+    assert not examine(unmeasured).findings
     partly = {"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS[1:], 100)}
     [finding] = examine(healthy(header=last, balance=partly)).findings
     assert finding.why == "the weights are judged without them"

@@ -4,6 +4,8 @@ import itertools
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from components.contract.example import EVAL, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION
 from components.contract.rules_of_thumb import (
@@ -87,7 +89,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
     if facts.kept_epoch is None:
         return
-    phase, epoch, end = _find_phase(facts, facts.kept_epoch)
+    phase, _, end = _find_phase(facts, facts.kept_epoch)
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:
@@ -106,8 +108,11 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
                 f"{text if mirrored else ''}",
             )
         return
-    if facts.find_option("training.keep") == "last":
-        return
+    # With training.keep last, the best epoch need not be the exported one.
+    metric = facts.kept_epoch.metric
+    values = np.array(facts.history[f"val_{metric}"][end - phase.epochs : end], np.float64)
+    values[~np.isfinite(values)] = math.nan
+    epoch = 1 + int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))
     if epoch == 1 and phase.epochs >= 3:
         yield Finding(
             "training",

@@ -43,7 +43,7 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     series = _find_series(history)
     phases = history.get(PHASE, ())
     columns = {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
-    columns |= _list_columns(series, epochs)
+    columns |= _list_columns(series)
     return {
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
@@ -126,7 +126,7 @@ def _write(metric: str, value: float) -> str:
 
 
 def _list_columns(
-    series: Mapping[str, Mapping[str, Sequence[float]]], epochs: int
+    series: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> dict[str, list[str]]:
     """Return title → cell of each epoch."""
     columns = {}
