@@ -15,6 +15,7 @@ from urllib.parse import quote
 import yaml
 
 from components.contract.configuration import require
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.follow import (
@@ -23,7 +24,7 @@ from pipeline_def.kubeflow.client.follow import (
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.specification import pod_of
+from pipeline_def.kubeflow.specification import Specification, pod_of, steps_of
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
     PRIVATE_ROOT,
@@ -143,7 +144,7 @@ def read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     if task is None or task.error:
         return view
     # The state of the run is known without the log.
-    with contextlib.suppress(ServiceError):
+    with contextlib.suppress(ServiceError, ConfigurationError):
         reason = find_reason(read_log(api, run, task.name), task.name)
         return dataclasses.replace(view, error=reason or view.error)
     return view
@@ -215,6 +216,11 @@ def _log_urls(api: Api, run: Row, task: str) -> list[str]:
     stored = version.get("pipeline_spec") or {}
     # With a platform document the specification is one level deeper.
     spec = stored.get("pipeline_spec") or stored
+    known = Specification(spec).tasks
+    if known and task not in known:
+        run_steps = {step for name in known for step in steps_of(name)} | {*known}
+        hint = did_you_mean(task, run_steps) or f" It has {', '.join(known)}."
+        raise ConfigurationError(f"The run {run['run_id']} has no task {task}.{hint}")
     defaults = [PRIVATE_ROOT.format(api.namespace)] if api.namespace else []
     root = (run.get("runtime_config") or {}).get("pipeline_root") or spec.get("defaultPipelineRoot")
     roots = [str(root).rstrip("/")] if root else [*defaults, DEFAULT_ROOT]

@@ -234,6 +234,7 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     server.kept = {KEPT: LOG, KEPT.replace("Trainer", "Evaluator-Pusher"): "INFO Pushing\n"}
     assert say("logs", "Trainer") == (0, LOG)
     assert say("logs", "Pusher") == (0, "INFO Pushing\n")
+    assert "has no task Trainr. Did you mean 'Trainer'?" in say("logs", "Trainr")[1]
     server.kept.clear()
     status, said = say("logs", "Trainer")
     assert (status, "There is no log of Trainer: its step was cached, has not" in said) == (2, True)
