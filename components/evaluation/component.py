@@ -1,6 +1,6 @@
 """ImageEvaluator: TFX's Evaluator with faster counting, kept predictions and a verdict.
 
-It never blesses a model below the majority-class accuracy.
+It never blesses a model that is not above the majority-class accuracy.
 """
 
 from tensorflow_model_analysis.proto import config_pb2

@@ -200,10 +200,9 @@ def checkpoint_dir(fn_args: Any) -> str:
     """Return a folder that only further attempts at the same training or search find.
 
     The same training has the same data, configuration, code and weights file; a search may go on
-    for other `training.minutes`. Data are identified
-    by their URIs, which a new ML Metadata hands out again, and by their content. Without
-    `checkpoints` in the configuration, the folder is in the output of this attempt, or for Tuner in
-    its temporary folder.
+    for other `training.minutes`. Data are identified by their URIs, which a new ML Metadata hands
+    out again, and by their content. Without `checkpoints` in the configuration, the folder is in
+    the output of this attempt, or for Tuner in its temporary folder.
 
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`, the

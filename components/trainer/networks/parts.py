@@ -9,6 +9,7 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError, ModelError
+from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.trainer.config.model import ModelConfig
 from components.trainer.networks.layers import Dropout
 from components.trainer.networks.weights_file import read_weights, write_weights
@@ -112,7 +113,7 @@ def count_unfrozen(model: tf_keras.Model, unfreeze: int | Literal["top", "all", 
     if isinstance(unfreeze, int):
         return unfreeze
     number = len(Parts.of(model).blocks)
-    return {"all": number, "top": number * 2 // 5, "none": 0}[unfreeze]
+    return {"all": number, "top": max(1, round(0.4 * number)), "none": 0}[unfreeze]
 
 
 def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none"]) -> None:
@@ -188,7 +189,8 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
         reason = (
             f"it contains weights of {stored.network}; set model.name to that"
             if stored.network != config.name
-            else "its layers have other shapes; model.width must be the same"
+            else "its layers have other shapes"
+            + ("; model.width must be the same" if config.name in OWN_NETWORKS else "")
         )
         raise ModelError(
             f"model.weights {config.weights} does not fit model.name {config.name}: {reason}."
