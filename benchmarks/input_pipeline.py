@@ -134,8 +134,8 @@ def _take_turns(
         lambda figure: f"{figure['images_per_second']:,.0f} images/s",
     )
     columns = {
-        name: {key: [figure[key] for figure in found] for key in found[0]}
-        for name, found in figures.items()
+        name: {key: [figure[key] for figure in values] for key in values[0]}
+        for name, values in figures.items()
     }
     return {
         "rungs": [

@@ -141,10 +141,10 @@ def _judge(columns: Columns, features: Features) -> Figure:
     first = np.argsort(-scores, kind="stable")[: wrong.sum()]
     right = (proposed == true)[first[wrong[first]]]
     low, likely, high, _ = errors or (0, 0, 0, 0)
-    found = {"flipped": int(wrong.sum()), "suspects": float(wrong[first].mean())}
-    found["recall"] = float(listed[wrong].mean())
+    figures = {"flipped": int(wrong.sum()), "suspects": float(wrong[first].mean())}
+    figures["recall"] = float(listed[wrong].mean())
     bounds = {"low": low, "likely": likely, "high": high}
-    return {**found, **bounds, "proposed": float(right.mean()), "listed": len(suspects)}
+    return {**figures, **bounds, "proposed": float(right.mean()), "listed": len(suspects)}
 
 
 def _tabulate(figures: dict[str, list[Figure]], images: int) -> Figures:

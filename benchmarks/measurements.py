@@ -38,7 +38,7 @@ _LEFT_OUT = (
 """Beginnings of columns that only the files of results have."""
 
 _LISTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-MEASUREMENTS: dict[str, dict[str, str]] = {of["name"]: of for of in _LISTED["measurements"]}
+MEASUREMENTS: dict[str, dict[str, str]] = {row["name"]: row for row in _LISTED["measurements"]}
 
 Results = Mapping[str, Mapping[str, Any]]
 """Name of a measurement → what it wrote with `--json`."""
@@ -108,7 +108,7 @@ def read_results() -> Results:
 
 def render(results: Results) -> str:
     """Return the page in Markdown."""
-    sections = (_render_section(MEASUREMENTS[name], found) for name, found in results.items())
+    sections = (_render_section(MEASUREMENTS[name], result) for name, result in results.items())
     return "\n".join([_LISTED["introduction"], *sections])
 
 

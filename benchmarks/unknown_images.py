@@ -92,10 +92,10 @@ def _measure_pair(
         "known": [answer.known_score for answer in answers],
         "softmax": [answer.ranking[0][1] for answer in answers],
     }
-    found = {name: float(roc_auc_score(is_known, values)) for name, values in scores.items()}
-    found["accuracy"] = float(np.mean(np.array(right)[is_known]))
-    found["false alarms"] = float(denied[is_known].mean())
-    return {**found, "recall": float(denied[~is_known].mean())}
+    areas = {name: float(roc_auc_score(is_known, values)) for name, values in scores.items()}
+    areas["accuracy"] = float(np.mean(np.array(right)[is_known]))
+    areas["false alarms"] = float(denied[is_known].mean())
+    return {**areas, "recall": float(denied[~is_known].mean())}
 
 
 def _copy(source: Path, target: Path, left_out: tuple[str, ...], *, each: int | None) -> list[Path]:
@@ -115,14 +115,14 @@ def _copy(source: Path, target: Path, left_out: tuple[str, ...], *, each: int | 
 
 
 def _tabulate(figures: dict[str, list[Figure]]) -> Figures:
-    rows = {name: found for name, [found] in figures.items()}
+    rows = {name: row for name, [row] in figures.items()}
     columns = tuple(next(iter(rows.values())))
-    ahead = sum(found["known"] > found["softmax"] for found in rows.values())
+    ahead = sum(row["known"] > row["softmax"] for row in rows.values())
     title = f"Two classes left out, ahead of softmax in {ahead} of {len(rows)}"
     table = Figures(title, ("left out", *columns))
-    for name, found in rows.items():
-        table.add(name, *(f"{found[column]:.3f}" for column in columns))
-    means = (np.mean([found[column] for found in rows.values()]) for column in columns)
+    for name, row in rows.items():
+        table.add(name, *(f"{row[column]:.3f}" for column in columns))
+    means = (np.mean([row[column] for row in rows.values()]) for column in columns)
     table.add("mean", *(f"{value:.3f}" for value in means))
     return table
 

@@ -84,9 +84,9 @@ def check_failed(run: RunOutput, step: str, text: str) -> None:
 
 def check_states(run: RunOutput, wanted: Mapping[str, str]) -> None:
     """Check the states of tasks."""
-    found = run.states
+    states = run.states
     wrong = [
-        f"{n} is {found.get(n)}, not {w}" for n, w in sorted(wanted.items()) if found.get(n) != w
+        f"{n} is {states.get(n)}, not {w}" for n, w in sorted(wanted.items()) if states.get(n) != w
     ]
     if wrong:
         raise Failure(f"{'; '.join(wrong)}. {run.end}")

@@ -61,8 +61,8 @@ class Store:
     def pushed_versions(self) -> list[str]:
         """Return the versions of the pushed models, the oldest first."""
         fs, _ = open_store(self.data)
-        found = fs.glob(f"{self.root}/pushed/*/saved_model.pb")
-        return sorted((file.split("/")[-2] for file in found), key=int)
+        graphs = fs.glob(f"{self.root}/pushed/*/saved_model.pb")
+        return sorted((file.split("/")[-2] for file in graphs), key=int)
 
     def read_metrics(self, run_id: str) -> dict[str, Any]:
         """Return a run's metrics; on Kubeflow the artifact `metrics` is a file, not a folder."""

@@ -53,7 +53,7 @@ def _address(process: subprocess.Popen[bytes], log: Path, announcement: str) -> 
     deadline = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         # With the white space that follows: a line may be half written.
-        if found := re.search(rf"{announcement} (\S+)\s", log.read_text()):
-            return found[1]
+        if match := re.search(rf"{announcement} (\S+)\s", log.read_text()):
+            return match[1]
         time.sleep(0.2)
     pytest.fail(f"No '{announcement}' in the log:\n{log.read_text()[-2000:]}")

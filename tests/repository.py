@@ -13,8 +13,8 @@ def copy_repository(target: Path) -> Path:
     """Copy it to a new folder, without its environment, its history and what runs have made."""
 
     def left_out(folder: str, names: Sequence[str]) -> set[str]:
-        made = {"output"} if Path(folder) == ROOT else set()
-        return _LEFT_OUT(folder, list(names)) | made
+        ignored = {"output"} if Path(folder) == ROOT else set()
+        return _LEFT_OUT(folder, list(names)) | ignored
 
     shutil.copytree(ROOT, target, ignore=left_out)
     return target

@@ -56,7 +56,11 @@ def arguments(component: Any) -> dict[str, inspect.Parameter]:
     function = component.test_call if made_of_function else component.__init__
     given = dict(inspect.signature(function).parameters)
     outputs = component.SPEC_CLASS.OUTPUTS
-    return {name: of for name, of in given.items() if name not in {"self", *outputs, *INTERNAL}}
+    return {
+        name: parameter
+        for name, parameter in given.items()
+        if name not in {"self", *outputs, *INTERNAL}
+    }
 
 
 def facts_of(name: str) -> dict[str, str]:
@@ -64,16 +68,16 @@ def facts_of(name: str) -> dict[str, str]:
     component = getattr(components, name)
     known, taken = component.SPEC_CLASS.INPUTS, arguments(component)
     if taken.pop("inputs", None):  # All of them, by their names.
-        optional = {n: of.optional for n, of in known.items()}
+        optional = {n: channel.optional for n, channel in known.items()}
     else:
-        optional = {n: of.default is None for n, of in taken.items() if n in known}
+        optional = {n: parameter.default is None for n, parameter in taken.items() if n in known}
     channels = {n: types.Channel(type=known[n].type) for n in optional}
-    made = component(**channels, **REQUIRED.get(name, {}))
+    instance = component(**channels, **REQUIRED.get(name, {}))
     classes = {n: known[n].type.__name__ for n in optional}
     return {
         **{f"{n} ←": f"`{classes[n]}`{', optional' * may}" for n, may in optional.items()},
-        **{f"{n} →": f"`{channel.type.__name__}`" for n, channel in made.outputs.items()},
-        **{f"{n} =": default(of) for n, of in taken.items() if n not in known},
+        **{f"{n} →": f"`{channel.type.__name__}`" for n, channel in instance.outputs.items()},
+        **{f"{n} =": default(parameter) for n, parameter in taken.items() if n not in known},
     }
 
 

@@ -84,9 +84,9 @@ def test_tfx_components_read_image_example_gen(tmp_path: Path) -> None:
     examples = written(tmp_path, "Transform", "transformed_examples")
     files = tf.io.gfile.glob(f"{examples}/Split-*/*")
     records = tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
-    parsed = [tf.io.parse_example(one, graph.transformed_feature_spec()) for one in records]
+    parsed = [tf.io.parse_example(record, graph.transformed_feature_spec()) for record in records]
     assert len(parsed) == 60
-    assert {int(one["label"]) for one in parsed} == {0, 1, 2}
+    assert {int(example["label"]) for example in parsed} == {0, 1, 2}
 
 
 def test_tfx_kubeflow_runner_compiles_our_components(tmp_path: Path) -> None:
@@ -101,5 +101,5 @@ def test_tfx_kubeflow_runner_compiles_our_components(tmp_path: Path) -> None:
     check_documents([spec], "vertex")
     # The hook that TFX gives to every ExampleGen that reads files, its own ones, too.
     executors = spec["deploymentSpec"]["executors"].items()
-    hooked = [name for name, one in executors if "lifecycle" in one.get("container", {})]
+    hooked = [name for name, executor in executors if "lifecycle" in executor.get("container", {})]
     assert hooked == [f"{components[0].id}_executor"]

@@ -53,8 +53,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files(folder: Path) -> set[str]:
-    found = (path for name in FOLDERS for path in (folder / name).rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)) for path in found if "__pycache__" not in path.parts}
+    paths = (path for name in FOLDERS for path in (folder / name).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)) for path in paths if "__pycache__" not in path.parts}
 
 
 _USE = """

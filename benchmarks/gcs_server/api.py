@@ -92,8 +92,8 @@ class JsonApi:
     def find(self, call: Call) -> tuple[str, Handler, list[str]]:
         """Return a request's kind, its handler and the names in its path; count it."""
         line = f"{call.method} {call.path}"
-        found = ((kind, handler, path.fullmatch(line)) for kind, path, handler in ROUTES)
-        kind, handler, match = next(route for route in found if route[2])
+        matches = ((kind, handler, path.fullmatch(line)) for kind, path, handler in ROUTES)
+        kind, handler, match = next(route for route in matches if route[2])
         assert match
         if kind == "metadata" and call.query.get("alt") == "media":
             kind, handler = "media", JsonApi._media

@@ -87,12 +87,12 @@ def _check_pixels(rung: Rung, batches: Batches, material: Material, batch: int) 
     next(batches)
     few = int(5 / (time.perf_counter() - started + 1e-9))
     steps = max(1, min(few, material.images // batch))
-    found = {
+    digests = {
         hashlib.sha256(image.tobytes()).hexdigest()
         for _ in range(steps)
         for image in next(batches)[0].numpy()
     }
-    if not found <= {*material.digests}:
+    if not digests <= {*material.digests}:
         raise ValueError("its pixels differ from the canonical files")
     return f"the same, {steps * batch} images compared"
 

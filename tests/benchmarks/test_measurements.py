@@ -108,9 +108,9 @@ def test_flipped_labels_are_counted_as_found(
     monkeypatch.setattr("sys.argv", ["label_errors", *words])
     assert options.run(label_errors._parser(), label_errors._measure) == 0
     assert "Wrong labels of 200 images" in capsys.readouterr().out
-    found = json.loads((tmp_path / "result.json").read_text())["figures"]
-    assert found["none"] == [{"listed": 0, "images": 200}]
-    for figure in (*found["random, 10%"], *found["similar, 10%"]):
-        found = [figure[name] for name in ("flipped", "suspects", "recall", "proposed")]
-        assert found == [20, 1, 1, 1]
+    figures = json.loads((tmp_path / "result.json").read_text())["figures"]
+    assert figures["none"] == [{"listed": 0, "images": 200}]
+    for figure in (*figures["random, 10%"], *figures["similar, 10%"]):
+        values = [figure[name] for name in ("flipped", "suspects", "recall", "proposed")]
+        assert values == [20, 1, 1, 1]
         assert figure["low"] <= 20 <= figure["high"]

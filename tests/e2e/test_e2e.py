@@ -30,8 +30,8 @@ CACHED = dict.fromkeys(runs.NODES, "CACHED")
 
 def output(end: str = DONE, **states: str) -> runs.RunOutput:
     """A run whose steps have all succeeded but those that are named."""
-    found = dict.fromkeys(runs.STEPS, "SUCCEEDED") | states
-    return runs.RunOutput("abc", URL, found, end)
+    expected = dict.fromkeys(runs.STEPS, "SUCCEEDED") | states
+    return runs.RunOutput("abc", URL, expected, end)
 
 
 def test_what_came_out_otherwise_is_named() -> None:
@@ -131,7 +131,10 @@ def test_the_scenario_passes_twice_on_a_cluster(
         changes = ["change_image", "break_images", "mend_images"]
         assert ["mend_images", "put_digits", *changes] * 2 == PLAYED
         # What a call left in the cache and pushed is another pipeline's.
-        assert [one["display_name"] for one in server.pipelines] == ["images-e2e-1", "images-e2e-2"]
+        assert [pipeline["display_name"] for pipeline in server.pipelines] == [
+            "images-e2e-1",
+            "images-e2e-2",
+        ]
         # The page of the run itself, whatever its place in the list.
         assert "GET /apis/v2beta1/runs" not in server.requests
     assert capsys.readouterr().out.count("Everything passed") == 2

@@ -42,7 +42,9 @@ def make_seeds() -> Iterator[bytes]:
 
 _READERS: tuple[Callable[[], object], ...] = (
     lambda: [bytes(record) for record in read_records(_PATH)],
-    lambda: [list(found) for found in read_features(_PATH, (ENCODED.encode(), LABEL.encode()))],
+    lambda: [
+        list(features) for features in read_features(_PATH, (ENCODED.encode(), LABEL.encode()))
+    ],
     lambda: list(read_shortened(_PATH, ENCODED, _SMALL)),
     lambda: count_examples(read_index(_URI)),
     lambda: list_shards(_URI, "train"),

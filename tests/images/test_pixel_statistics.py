@@ -25,13 +25,13 @@ def photographs(number: int) -> npt.NDArray[np.uint8]:
 
 def test_luma_is_that_of_pillow() -> None:
     images = photographs(4)
-    found = measure_pixels(images)
+    measured = measure_pixels(images)
     for row, image in enumerate(images):
         gray = Image.fromarray(image).convert("L")
-        assert abs(found["contrast"][row] * 255 - ImageStat.Stat(gray).stddev[0]) < 0.5
+        assert abs(measured["contrast"][row] * 255 - ImageStat.Stat(gray).stddev[0]) < 0.5
         low, high = np.percentile(np.asarray(gray), (5, 99))
-        assert abs(found["brightness_low"][row] * 255 - low) < 2
-        assert abs(found["brightness_high"][row] * 255 - high) < 2
+        assert abs(measured["brightness_low"][row] * 255 - low) < 2
+        assert abs(measured["brightness_high"][row] * 255 - high) < 2
 
 
 def test_blurring_lowers_sharpness_and_darkening_does_not() -> None:
@@ -43,14 +43,16 @@ def test_blurring_lowers_sharpness_and_darkening_does_not() -> None:
 
 
 def test_blank_images() -> None:
-    found = measure_pixels(np.full((1, SIDE, SIDE, 3), 200, np.uint8))
-    assert found["contrast"][0] == found["sharpness"][0] == 0
-    assert np.isclose(found["brightness_low"][0], 200 / 255)
+    measured = measure_pixels(np.full((1, SIDE, SIDE, 3), 200, np.uint8))
+    assert measured["contrast"][0] == measured["sharpness"][0] == 0
+    assert np.isclose(measured["brightness_low"][0], 200 / 255)
 
 
 def test_no_images_have_no_statistics() -> None:
-    found = measure_pixels(np.empty((0, 8, 8, 3), np.uint8))
-    assert {name: values.shape for name, values in found.items()} == dict.fromkeys(STATISTICS, (0,))
+    measured = measure_pixels(np.empty((0, 8, 8, 3), np.uint8))
+    assert {name: values.shape for name, values in measured.items()} == dict.fromkeys(
+        STATISTICS, (0,)
+    )
 
 
 def test_moments_of_the_first_images_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:

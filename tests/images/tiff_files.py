@@ -29,8 +29,8 @@ def write_tiff(*pages: bytes | tuple[dict[int, Any], list[bytes]], order: str = 
     """Write a file of the pages that `page` makes; those in a tag 330 are written before theirs."""
     file = bytearray((b"II*\0" if order == "<" else b"MM\0*") + bytes(4))
 
-    def add(one: tuple[dict[int, Any], list[bytes]], link: int | None) -> int:
-        tags, parts = dict(one[0]), one[1]
+    def add(page: tuple[dict[int, Any], list[bytes]], link: int | None) -> int:
+        tags, parts = dict(page[0]), page[1]
         if 330 in tags:
             tags[330] = [add(child, None) for child in tags[330]]
         places = []
@@ -60,9 +60,9 @@ def write_tiff(*pages: bytes | tuple[dict[int, Any], list[bytes]], order: str = 
         return place
 
     link = 4
-    for one in pages:
-        assert not isinstance(one, bytes)
-        add(one, link)
+    for page in pages:
+        assert not isinstance(page, bytes)
+        add(page, link)
         link = len(file) - 4
     return bytes(file)
 

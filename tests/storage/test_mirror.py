@@ -76,13 +76,13 @@ def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
     write(here, {f"artifacts/many/{number}": os.urandom(50) for number in range(files)})
     write(here, {"logs/run": b"not ours", "artifacts/x_unfinished": b"1"})
     mirror(url, here).store()
-    objects = {found.path: found for found in find_files(url)}
+    objects = {entry.path: entry for entry in find_files(url)}
     assert "logs/run" not in objects
     there = tmp_path / "there"
     assert mirror(url, there).fetch() == len(objects)
-    found = {k: v for k, v in tree(here).items() if k in objects}
-    record = found["runs/1/run.json"].replace(b"/here", b"/there")
-    assert tree(there) == found | {"runs/1/run.json": record}
+    kept = {k: v for k, v in tree(here).items() if k in objects}
+    record = kept["runs/1/run.json"].replace(b"/here", b"/there")
+    assert tree(there) == kept | {"runs/1/run.json": record}
     fs, root = open_folder(url)
     text = fs.cat_file(f"{root}/runs/1/run.json").decode()
     # Complete for a reader without a listing, too.

@@ -205,7 +205,10 @@ def test_a_training_in_bfloat16_starts_from_the_weights_of_another(
     monkeypatch.setattr(preparation, "build_model", build)
     options: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-12, "precision": "bfloat16"}
     later = train(transformed, tmp_path, weights=str(trained.run / WEIGHTS_FILE), **options)
-    history, before = (json.loads((of.run / HISTORY_FILE).read_text()) for of in (later, trained))
+    history, before = (
+        json.loads((trained_model.run / HISTORY_FILE).read_text())
+        for trained_model in (later, trained)
+    )
     facts = json.loads((later.run / TRAINING_FILE).read_text())
     assert [phase["name"] for phase in facts["phases"]] == ["head", "fine_tune"]
     assert history["phase"] == [1] + [2] * facts["phases"][1]["epochs"]

@@ -28,7 +28,7 @@ PLACES = ["ImageExampleGen/examples/1", "Transform/transformed_examples/6"]
 
 @pytest.mark.parametrize("place", PLACES)
 def test_both_sets_write_the_same_shards(place: str) -> None:
-    old, new = (MADE / made / "artifacts" / place for made in ("old", "new"))
+    old, new = (MADE / version / "artifacts" / place for version in ("old", "new"))
     names = [
         sorted(path.relative_to(at) for path in at.glob("Split-*/*-of-*")) for at in (old, new)
     ]

@@ -114,8 +114,8 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
 
     def look() -> dict[str, dict[str, Any]]:
         looking = ("ImageExampleGen", "Trainer", "ImagePredictor", "BaselineFinder")
-        found = resolved(spec, tmp_path)
-        return {step: found[step] for step in looking}
+        options = resolved(spec, tmp_path)
+        return {step: options[step] for step in looking}
 
     before = look()
     assert look() == before

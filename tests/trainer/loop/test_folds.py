@@ -310,7 +310,9 @@ def test_a_training_with_folds_resumes_after_a_kill(
     first, second = (read_folds(str(target / "model")) for target in (whole, killed))
     assert first
     assert second
-    networks = (json.loads((one / "model" / NETWORK_FILE).read_text()) for one in (whole, killed))
+    networks = (
+        json.loads((folder / "model" / NETWORK_FILE).read_text()) for folder in (whole, killed)
+    )
     assert [network["picked"] for network in networks] == ["", "the training"]
     np.testing.assert_array_equal(first.probabilities, second.probabilities)
     assert len(first.keys) == TRAIN + EVAL
