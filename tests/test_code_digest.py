@@ -33,7 +33,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("components/images/check.py", READERS),
         (
             "components/images/canonical.py",
-            {*LEARNERS, "Transform", "Evaluator", "ImageReport"},
+            {*READERS, *LEARNERS, "Transform", "Evaluator", "ImageReport"},
         ),
         ("components/trainer/networks/networks.py", LEARNERS),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
