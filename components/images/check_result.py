@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from components.images.options import MAX_SIDE, ImageOptions
-
 
 class Category(StrEnum):
     """Why a file was rejected."""
@@ -52,19 +50,3 @@ class CheckedImage:
     thumbprint: bytes = b""
     """See `make_thumbprint`; empty unless ingest looks for near duplicates."""
     notes: tuple[Note, ...] = ()
-
-
-def check_size(width: int, height: int, config: ImageOptions) -> None:
-    """Raise `Rejected` if the header states an image size outside of the limits."""
-    size = f"{width} x {height} pixels"
-    if width * height > config.max_image_mpixels * 1e6:
-        raise Rejected(
-            Category.TOO_LARGE, f"{size} exceed max_image_mpixels ({config.max_image_mpixels:g})"
-        )
-    if max(width, height) > MAX_SIDE:
-        raise Rejected(Category.TOO_LARGE, f"{size}: a side exceeds {MAX_SIDE}")
-    if min(width, height) < config.min_image_pixels:
-        raise Rejected(
-            Category.TOO_SMALL,
-            f"{size}: a side is below min_image_pixels ({config.min_image_pixels})",
-        )

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import pi_heif
 from PIL import Image, UnidentifiedImageError
 
-from components.images.check_result import Category, Rejected, check_size
+from components.images.check_result import Category, Rejected
 from components.images.options import ImageOptions
-from components.images.transcode import drop_png_profile
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "AVIF", "HEIF", "PPM")
 """Pillow's names of all formats beside TIFF, common ones first; JPEG includes phones' MPO."""
@@ -79,7 +78,7 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.NOT_AN_IMAGE, "unknown image format") from error
     except Exception as error:  # Format plugins raise what their parsers raise.
         raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
-    check_size(*image.size, config)
+    config.check_size(*image.size)
     return image
 
 
@@ -92,10 +91,19 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
     except ValueError:
-        image = Image.open(io.BytesIO(drop_png_profile(data)), formats=FORMATS)
+        image = Image.open(io.BytesIO(_drop_profile(data)), formats=FORMATS)
     if image.format == "PNG" and "transparency" in image.info:
         _correct_key(data, image)
     return image
+
+
+def _drop_profile(data: bytes) -> bytes:
+    """Return a PNG without its profile, which Pillow does not open if it inflates to megabytes."""
+    place = data.find(b"iCCP") - 4
+    if place < 0 or not data.startswith(b"\x89PNG"):
+        return data
+    size = int.from_bytes(data[place : place + 4], "big")
+    return data[:place] + data[place + 12 + size :]
 
 
 def _correct_key(data: bytes, image: Image.Image) -> None:
@@ -130,7 +138,7 @@ def _check_boxes(data: bytes, config: ImageOptions) -> None:
             break
         sides = data[place + 12 : place + 16], data[place + 16 : place + 20]
         width, height = (int.from_bytes(side, "big") for side in sides)
-        check_size(width, height, limits)
+        limits.check_size(width, height)
     end = 0
     for _ in range(_MOST_BOXES):
         if end + 8 > len(data):

@@ -6,7 +6,7 @@ import re
 
 import simplejpeg
 
-from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.check_result import Category, CheckedImage, Rejected
 from components.images.jpeg_frame import (
     END,
     FRAMES,
@@ -70,7 +70,7 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
     orientation = state_orientation(data) if plain else None
     if colors not in ("YCbCr", "RGB", "Gray") or not orientation:
         return None
-    check_size(width, height, config)
+    config.check_size(width, height)
     return decode_jpeg(
         data, width, height, gray=colors == "Gray", orientation=orientation, config=config
     )

@@ -15,6 +15,7 @@ from components.contract.configuration import (
 )
 from components.contract.example import LABEL_VOCABULARY
 from components.host.machine import available_cpus
+from components.images.check_result import Category, Rejected
 
 CHANNELS = 3
 
@@ -59,6 +60,18 @@ class ImageOptions:
     def is_shrunk(self, width: int, height: int) -> bool:
         """Return whether an image of this size, in pixels, will be resized."""
         return self.shrink is not None and min(width, height) > self.shrink
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise `Rejected` if the header states an image size outside of the limits."""
+        size = f"{width} x {height} pixels"
+        if width * height > self.max_image_mpixels * 1e6:
+            reason = f"{size} exceed max_image_mpixels ({self.max_image_mpixels:g})"
+            raise Rejected(Category.TOO_LARGE, reason)
+        if max(width, height) > MAX_SIDE:
+            raise Rejected(Category.TOO_LARGE, f"{size}: a side exceeds {MAX_SIDE}")
+        if min(width, height) < self.min_image_pixels:
+            reason = f"{size}: a side is below min_image_pixels ({self.min_image_pixels})"
+            raise Rejected(Category.TOO_SMALL, reason)
 
 
 @configuration("ingest")

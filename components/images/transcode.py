@@ -130,12 +130,3 @@ def make_thumbprint(pixels: Pixels, options: ImageOptions, *, orientation: int =
     small: Pixels = cv2.resize(pixels, (THUMBPRINT_SIDE, THUMBPRINT_SIDE), interpolation=method)
     gray: Pixels = small if small.ndim == 2 else cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
     return turn(gray, orientation).tobytes()
-
-
-def drop_png_profile(data: bytes) -> bytes:
-    """Return a PNG without its profile, which Pillow does not open if it inflates to megabytes."""
-    place = data.find(b"iCCP") - 4
-    if place < 0 or not data.startswith(b"\x89PNG"):
-        return data
-    size = int.from_bytes(data[place : place + 4], "big")
-    return data[:place] + data[place + 12 + size :]

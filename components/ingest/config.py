@@ -1,5 +1,6 @@
 """Configuration of ingest."""
 
+import functools
 import math
 from dataclasses import field
 from typing import Annotated, Literal
@@ -94,7 +95,7 @@ class IngestConfig(FileOptions):
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are rejected."""
 
-    @property
+    @functools.cached_property
     def finds_near_duplicates(self) -> bool:
         """Whether images are compared."""
         return self.near_duplicates != "keep" and self.check == "pixels"
