@@ -68,8 +68,8 @@ from components.metrics.evaluation_files import (
 from components.metrics.fold_predictions import FoldPredictions, read_folds
 from components.metrics.prediction_file import read_predictions
 from components.metrics.slices import choose_slices
-from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
+from components.records.tfrecord import read_features
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""

@@ -40,8 +40,8 @@ from components.metrics.prediction_file import (
     read_texts,
 )
 from components.metrics.predictions import Scores
-from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
+from components.records.tfrecord import read_features
 
 # Folder of the parts in an evaluation, removed when they are joined.
 _PARTS = "prediction_parts"

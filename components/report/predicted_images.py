@@ -10,8 +10,8 @@ import pandas as pd
 from components.contract.example import ENCODED, FILENAME, decode_text
 from components.images.thumbnails import SIDE, Thumbnail, make_thumbnail
 from components.metrics.predictions import Evaluated, Ints
-from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
+from components.records.tfrecord import read_features
 from components.report.shown import PredictedImage
 
 # Mistakes with the same true and predicted class, so that a gallery shows several confusions.

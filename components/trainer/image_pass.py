@@ -17,7 +17,7 @@ from components.contract.example import FILENAME, SHA256
 from components.contract.image_tables import write_image_table
 from components.host.progress import add_progress
 from components.images.pixel_statistics import measure_pixels
-from components.records.record_reader import read_features
+from components.records.tfrecord import read_features
 from components.trainer.config.model import APPLICATIONS, PACKAGED, ModelConfig
 from components.trainer.export.known import find_features
 from components.trainer.input.shards import Shards

@@ -19,7 +19,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.example import SHA256
 from components.contract.model_files import CHOSEN_FOLDER, SEARCH_FILE
 from components.images.pixel_statistics import patch_covariance, pixel_moments
-from components.records.record_reader import read_features
+from components.records.tfrecord import read_features
 from components.storage.folder import write_json
 from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.model import ModelConfig

@@ -27,8 +27,8 @@ from components.contract.artifact_files import list_names
 from components.contract.example import ENCODED, FILENAME, INDEX_FILE, SHA256
 from components.contract.properties import EXAMPLES_KEY_PROPERTY
 from components.contract.tfx_classes import Artifacts
-from components.records.record_reader import read_shortened
 from components.records.shard_files import count_examples, list_shards, read_index
+from components.records.tfrecord import read_shortened
 from components.validation.tfdv_files import Statistics, find_feature
 
 # Length of a PNG signature, the longest that TFDV knows.

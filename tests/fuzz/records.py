@@ -17,8 +17,8 @@ with atheris.instrument_imports(include=["components.records", "components.train
     from components.contract.errors import UserError
     from components.contract.example import ENCODED, FILENAME, INDEX_FILE, LABEL, LABEL_ID
     from components.records.record_index import index_path, write_indexed_shard
-    from components.records.record_reader import read_features, read_records, read_shortened
     from components.records.shard_files import count_examples, list_shards, read_index, write_index
+    from components.records.tfrecord import read_features, read_records, read_shortened
     from components.trainer.input.shards import RecordTable, Shards, map_shards
 
 _URI = tempfile.mkdtemp(prefix="fuzz-records-")

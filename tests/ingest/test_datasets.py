@@ -22,8 +22,7 @@ from components.ingest.datasets.reading import read_images
 from components.ingest.datasets.record_listing import split_of_shard
 from components.ingest.lookup import list_images
 from components.ingest.source.listing import Listing
-from components.records.record_reader import read_records
-from components.records.tfrecord import frame, masked_crc
+from components.records.tfrecord import frame, masked_crc, read_records
 from components.storage.fetch import Content, Unread
 from tests.ingest.plain import HEADER, Ingested, ingest
 from tests.ingest.test_listing import touch

@@ -19,7 +19,7 @@ from components.ingest.lookup import list_images, look_up
 from components.ingest.source.corrections import Correction, write_corrections
 from components.ingest.source.listing import read_listing, write_listing
 from components.ingest.write.plan_writer import IngestJob
-from components.records.record_reader import read_features
+from components.records.tfrecord import read_features
 from components.report.suspects.gathering import read_decided
 from tests.ingest.plain import HEADER, Ingested, ingest, write_all
 from tests.pictures import write_folder

@@ -21,8 +21,8 @@ from components.ingest.plan.shard_plan import is_unchanged
 from components.ingest.source.corrections import write_corrections
 from components.ingest.source.listing import ImageFile
 from components.ingest.write import plan_writer
-from components.records.record_reader import read_frames
 from components.records.shard_files import PLANS, count_examples, read_index
+from components.records.tfrecord import read_frames
 from tests.ingest import plain
 from tests.ingest.plain import HEADER, Ingested
 from tests.ingest.test_decisions import decide

@@ -14,9 +14,9 @@ from components.contract.errors import ConfigurationError, UserError
 from components.contract.example import COLUMNS, FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images
-from components.ingest.source.columns import describe_columns, keep_columns
 from components.ingest.source.listing import Listing
 from components.ingest.source.manifest import read_manifest
+from components.ingest.source.values import describe_columns, keep_columns
 from components.metrics.slices import choose_slices, describe_slices
 from components.storage.folder_listing import MISSING
 from tests.ingest.test_listing import touch

@@ -12,10 +12,10 @@ from PIL import Image, ImageEnhance
 from components.contract.errors import StorageError
 from components.images.check import check_image
 from components.ingest.config import IngestConfig
-from components.ingest.plan.facts import FACTS, ROW_BYTES, picture_row, plan_path
+from components.ingest.plan.facts import FACTS, ROW_BYTES, plan_path
 from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
-from components.ingest.write.plan_writer import IngestJob, write_plan
+from components.ingest.write.plan_writer import IngestJob, picture_row, write_plan
 from components.records.shard_files import read_index
 from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, scene, turned

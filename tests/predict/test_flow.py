@@ -20,7 +20,7 @@ from components.predict import flow
 from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import FileOutcome, StatusCounts
 from components.predict.model import Answer
-from components.records.record_reader import read_features
+from components.records.tfrecord import read_features
 from tests.ingest.plain import ingest
 from tests.pictures import encode, picture, turned, write_folder
 

@@ -12,9 +12,14 @@ import tensorflow as tf
 
 from components.contract.errors import StorageError
 from components.records.record_index import write_indexed_shard
-from components.records.record_reader import read_features, read_shortened
 from components.records.shard_files import list_shards, write_index
-from components.records.tfrecord import RecordWriter, Value, serialize
+from components.records.tfrecord import (
+    RecordWriter,
+    Value,
+    read_features,
+    read_shortened,
+    serialize,
+)
 from components.trainer.input.shards import RecordTable, Shards
 
 # Sizes at which the encoded length grows by a byte.

@@ -96,35 +96,33 @@ def read_images(
 ) -> _Images:
     """Yield each image with its bytes, or the reason why they cannot be used, in order.
 
-    Consecutive records of a shard are read in one pass if their numbers ascend.
+    All images of a listing are files, or all are records. Consecutive records of a shard are read
+    in one pass if their numbers ascend.
 
     With `first`, only that many bytes from the start of each file are read; records are read whole.
     """
-    for run in _runs(files):
-        if (shard := run[0].shard) is None:
-            yield from read_files(folder, run, config, first=first)
-        else:
-            yield from _read_records(folder, shard, run, config)
+    if not files or files[0].shard is None:
+        return read_files(folder, files, config, first=first)
+    runs = (_read_records(folder, run, config) for run in _divide(files))
+    return itertools.chain.from_iterable(runs)
 
 
-def _runs(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
-    """Group neighbors that one pass reads: files, or records of a shard in their order."""
-    for shard, group in itertools.groupby(files, key=lambda file: file.shard):
-        run: list[ImageFile] = []
-        last = -1
-        for file in group:
-            number = place_in_listing(file)[1] if shard else 0
-            if shard and number <= last:
-                yield run
-                run = []
-            run.append(file)
-            last = number
-        yield run
+def _divide(files: Iterable[ImageFile]) -> Iterator[list[ImageFile]]:
+    """Yield the records of each pass over a shard: neighbors whose numbers ascend."""
+    run: list[ImageFile] = []
+    before = ("", 0)
+    for file in files:
+        shard, number = place = place_in_listing(file)
+        if run and (shard != before[0] or number <= before[1]):
+            yield run
+            run = []
+        run.append(file)
+        before = place
+    yield run
 
 
-def _read_records(
-    folder: str, path: str, files: Sequence[ImageFile], config: FileOptions
-) -> _Images:
+def _read_records(folder: str, files: Sequence[ImageFile], config: FileOptions) -> _Images:
+    path, _ = place_in_listing(files[0])
     origins = [Origin.decode(file.version) for file in files]
     origin = origins[0]
     refused = [

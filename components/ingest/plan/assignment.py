@@ -65,6 +65,14 @@ class Images:
         return not fact.category and self.corrected.get(fact.sha256, "") is not None
 
 
+def iterate_digests(facts: Iterable[PlanFacts]) -> Iterator[tuple[ImageFile, str]]:
+    """Yield each file that could be read, rejected or not, with its digest."""
+    for plan in facts:
+        for file, fact in plan.files():
+            if fact.sha256:
+                yield file, fact.sha256
+
+
 @dataclass(frozen=True)
 class Report:
     """What becomes of all files."""
@@ -120,6 +128,12 @@ def report_on(plans: Sequence[PlanFacts], assignment: Assignment) -> Report:
         if not is_arranged:
             misplaced.append(number)
     return Report(dict(labels), dict(shards), rejects, notes, misplaced)
+
+
+def list_units(images: Images, rule: SplitRule) -> dict[str, str]:
+    """Return digest → key of its unit, of each image that a rule keeps together with others."""
+    units = ((sha256, rule.unit_of(file, sha256)) for file, sha256 in images)
+    return {sha256: unit for sha256, unit in units if unit != sha256}
 
 
 def find_copies(images: Images) -> dict[str, list[ImageFile]]:

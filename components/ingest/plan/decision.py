@@ -15,6 +15,7 @@ from components.ingest.plan.assignment import (
     Duplicate,
     Images,
     find_copies,
+    iterate_digests,
     list_duplicates,
     report_on,
 )
@@ -118,9 +119,8 @@ def _find_rule(
     bound: Mapping[str, str] | None = None,
     uncorrected: frozenset[str] = frozenset(),
 ) -> SplitRule:
-    known = (pair for plan in facts for pair in plan.files())
-    digests = ((file, fact.sha256) for file, fact in known if fact.sha256)
-    rule = find_rule(listing, listing.labels_per_split().get(None, {}), digests, bound)
+    classes = listing.tally.labels.get(None, {})
+    rule = find_rule(listing, classes, iterate_digests(facts), bound)
     rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | uncorrected)
     return _keep_splits(facts, rule, earlier)
 

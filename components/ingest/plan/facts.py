@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.contract.artifact_files import open_file, reading
-from components.images.check_result import CheckedImage
 from components.images.transcode import THUMBPRINT_SIDE
 from components.ingest.plan.shard_plan import ShardPlan
 from components.ingest.source.listing import ImageFile
@@ -21,14 +20,6 @@ Rows = NDArray[np.uint8]
 """A gray picture a row, and the shorter side of its image, pixels, up to 255."""
 ROW_BYTES = THUMBPRINT_SIDE**2 + 1
 NO_PICTURE = bytes(ROW_BYTES)
-
-
-def picture_row(image: CheckedImage) -> bytes:
-    """Return the picture of an image, and the shorter side of the image."""
-    if not image.thumbprint:
-        return NO_PICTURE
-    return image.thumbprint + bytes([min(image.height, image.width, 255)])
-
 
 FACTS, PICTURES = ".json", ".pictures"
 """Suffixes of the files of a plan."""

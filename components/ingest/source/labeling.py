@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from components.contract.errors import DataError
 from components.contract.printable import quote_path
 from components.ingest.config import IngestConfig
-from components.ingest.source.columns import keep_columns
 from components.ingest.source.folder_layout import (
     PICTURES,
     explain_no_labels,
@@ -23,7 +22,7 @@ from components.ingest.source.folder_layout import (
 from components.ingest.source.folder_tree import FolderTree, exclude_option
 from components.ingest.source.listing import ImageFile, Listing
 from components.ingest.source.manifest import TYPELESS, Row, is_manifest, read_manifest
-from components.ingest.source.values import is_unlabeled
+from components.ingest.source.values import is_unlabeled, keep_columns
 from components.storage.folder_listing import (
     EXCLUDED,
     LINK_AGAIN,

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
 from components.contract.printable import name_some, quote, quote_path
-from components.ingest.source.columns import Several, spell
 from components.ingest.source.values import (
     RefusedValueError,
+    Several,
     read_label,
     read_split,
     read_value,
+    spell,
 )
 from components.storage.folder import read_bytes, reason_of
 

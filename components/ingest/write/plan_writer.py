@@ -19,7 +19,6 @@ from components.ingest.plan.facts import (
     NO_PICTURE,
     Fact,
     PlanFacts,
-    picture_row,
     plan_path,
     read_facts,
     read_pictures,
@@ -28,9 +27,8 @@ from components.ingest.plan.facts import (
 )
 from components.ingest.plan.shard_plan import ShardPlan, is_unchanged, read_plan
 from components.ingest.source.listing import ImageFile
-from components.records.record_reader import read_frames
 from components.records.shard_files import open_shard, shard_path
-from components.records.tfrecord import RecordWriter, Value, frame, serialize
+from components.records.tfrecord import RecordWriter, Value, frame, read_frames, serialize
 from components.storage.fetch import Content, Unread
 
 # Bytes at the end of a record that almost always hold all but the image.
@@ -190,6 +188,12 @@ def _read(file: ImageFile, content: Content, job: IngestJob) -> tuple[Fact, _Fra
     features = _features(file._replace(label=place.label), image, sha256)
     record = frame(serialize(features)) if place.split else ()
     return fact, record, picture_row(image)
+
+
+def picture_row(image: CheckedImage) -> bytes:
+    """Return the picture of an image, and the shorter side of the image."""
+    side = min(image.height, image.width, 255)
+    return image.thumbprint + bytes([side]) if image.thumbprint else NO_PICTURE
 
 
 def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Value]:

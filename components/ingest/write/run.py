@@ -17,16 +17,17 @@ from components.ingest.plan.assignment import (
     Assignment,
     Images,
     Report,
+    list_units,
     report_on,
 )
 from components.ingest.plan.decision import Decision, decide
 from components.ingest.plan.facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan.shard_plan import ShardPlan, plan_shards, write_plans
 from components.ingest.plan.splits import SplitRule
-from components.ingest.source.columns import describe_columns
 from components.ingest.source.corrections import choose_labels
 from components.ingest.source.folder_layout import PICTURES
 from components.ingest.source.listing import Listing, find_look_alikes
+from components.ingest.source.values import describe_columns
 from components.ingest.write.accounting import check_report, write_rejects
 from components.ingest.write.earlier_shards import (
     Earlier,
@@ -166,12 +167,11 @@ def _account(
     if columns := describe_columns(listing.columns()):
         index["columns"] = columns
     by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
-    images = sum(report.labels[split].total() for split in (TRAIN, EVAL) if split in report.labels)
-    if by_hash and images < FEW_FOR_WEIGHTS:
+    count = sum(report.labels[split].total() for split in (TRAIN, EVAL) if split in report.labels)
+    if by_hash and count < FEW_FOR_WEIGHTS:
         # Training may divide them again, into folds.
-        rule, corrected = decided.assignment.rule, decided.assignment.corrected
-        units = ((sha256, rule.unit_of(file, sha256)) for file, sha256 in Images(facts, corrected))
-        index["groups"] = {sha256: unit for sha256, unit in units if unit != sha256}
+        images = Images(facts, decided.assignment.corrected)
+        index["groups"] = list_units(images, decided.assignment.rule)
     return index
 
 

@@ -20,8 +20,8 @@ from components.contract.example import ENCODED, EVAL, LABEL_ID, SHA256, TEST, T
 from components.contract.rules_of_thumb import FEW_FOR_WEIGHTS, FEW_IMAGES, LEAST_FOR_FOLDS
 from components.host.progress import report_result
 from components.records.record_index import write_indexed_shard
-from components.records.record_reader import read_features
 from components.records.shard_files import read_index, write_index
+from components.records.tfrecord import read_features
 from components.trainer.input.shards import RecordTable, Shards
 from components.trainer.loop.activations import VIEWS
 from components.trainer.loop.strategy import has_workers

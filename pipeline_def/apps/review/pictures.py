@@ -17,8 +17,8 @@ from components.images.check_result import Rejected
 from components.images.jpeg_check import MOST_SCANS_STORED, check_scans
 from components.images.jpeg_frame import START
 from components.images.thumbnails import make_thumbnail
-from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
+from components.records.tfrecord import read_features
 from components.report.source_pictures import read_files
 from components.storage.folder import open_folder
 from pipeline_def.apps.serve.limits import RequestError

@@ -14,8 +14,8 @@ from components.contract.printable import describe_corrections, name_some
 from components.evaluation.config import EvaluationConfig
 from components.images.thumbnails import Thumbnail, make_thumbnail
 from components.metrics.prediction_file import MOST_SCORES, count_scores, read_predictions
-from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
+from components.records.tfrecord import read_features
 from components.report.comparison import (
     ComparisonFacts,
     EvaluatedRun,
