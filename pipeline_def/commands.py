@@ -1,6 +1,5 @@
 """Table of all commands; each loads its module only when it is called."""
 
-import contextlib
 import importlib
 import os
 from collections.abc import Callable, Sequence
@@ -32,53 +31,22 @@ def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
 
 
 def _load(module: str, function: str) -> Command:
-    """Return a command of `local/commands`, whose module is imported when it is called."""
+    """Return a command, whose module is imported when it is called."""
 
     def command(arguments: list[str]) -> int:
-        call: Command = getattr(
-            importlib.import_module(f"{__package__}.local.commands.{module}"), function
-        )
+        call: Command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
         return call(arguments)
 
     return command
 
 
-def serve(arguments: list[str]) -> int:
-    """Serve the pushed model until interrupted."""
-    from pipeline_def.apps.serve import options
-
-    parsed = options.parse_options(arguments)
-    from pipeline_def.apps.serve import command
-
-    with contextlib.suppress(KeyboardInterrupt):
-        command.serve(parsed)
-    return 0
-
-
-def review(arguments: list[str]) -> int:
-    """Let a person decide about a run's suspects, until interrupted."""
-    from pipeline_def.apps.review import options
-
-    parsed = options.parse_options(arguments)
-    if parsed.apply_to is not None:
-        from pipeline_def.apps.review import corrected_copy
-
-        corrected_copy.apply_to(parsed.apply_to, parsed)
-        return 0
-    from pipeline_def.apps.review import command
-
-    with contextlib.suppress(KeyboardInterrupt):
-        command.review(parsed)
-    return 0
-
-
 COMMANDS = {
-    "run": _load("run", "run"),
-    "inspect": _load("inspect", "inspect"),
-    "predict": _load("predict", "predict_files"),
-    "runs": _load("runs", "manage_runs"),
-    "serve": serve,
-    "rollback": _load("rollback", "roll_back"),
-    "review": review,
+    "run": _load("local.commands.run", "run"),
+    "inspect": _load("local.commands.inspect", "inspect"),
+    "predict": _load("local.commands.predict", "predict_files"),
+    "runs": _load("local.commands.runs", "manage_runs"),
+    "serve": _load("apps.serve.command", "serve"),
+    "rollback": _load("local.commands.rollback", "roll_back"),
+    "review": _load("apps.review.command", "review"),
 }
 """The first argument → its function; without a command, `run`."""

@@ -10,12 +10,7 @@ from components.contract.error_messages import accepts, did_you_mean, find_field
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote, read_number
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import (
-    Option,
-    list_options,
-    list_sections,
-    print_requested_help,
-)
+from pipeline_def.config.options import Option, list_options, list_sections, print_requested_help
 from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
 _Owner = TypeVar("_Owner")
@@ -26,7 +21,7 @@ def parse(
     *,
     prog: str,
     usage: str,
-    hidden: Collection[str] = (),
+    only: Collection[str] | None = None,
     own: Mapping[str, int] | None = None,
     positional: str = "",
 ) -> tuple[Config, dict[str, Any]]:
@@ -38,7 +33,7 @@ def parse(
         arguments: after the name of the command.
         prog: name of the command.
         usage: what `--help` prints first.
-        hidden: options of the configuration that the command does not have.
+        only: options of the configuration that the command has; None: all of them.
         own: the command's other options → how many values each takes.
         positional: key of the arguments without an option; "": there are none.
 
@@ -51,8 +46,7 @@ def parse(
         SystemExit: after --help.
     """
     own = own or {}
-    options = {name: option for name, option in list_options().items() if name not in hidden}
-
+    options = {n: option for n, option in list_options().items() if only is None or n in only}
     if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
     others = {"config": 1, **own}

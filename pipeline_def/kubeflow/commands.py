@@ -10,6 +10,7 @@ from components.contract.errors import ConfigurationError, StorageError
 from components.trainer.config.recipes import resolve
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
+from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_commands import Parser
 from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target, pod_of
@@ -49,7 +50,8 @@ def compile_(arguments: list[str]) -> int:
         options, rest = argparse.Namespace(), arguments
     else:
         options, rest = parser.parse_known_args(arguments)
-    config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden={"output"})
+    others = list_options().keys() - {"output"}
+    config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), only=others)
     config = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents

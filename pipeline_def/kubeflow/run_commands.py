@@ -38,23 +38,25 @@ class Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{text}. See {self.prog} --help.")
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the API of Kubeflow Pipelines."""
+def _make_parser(command: Callable[[list[str]], int]) -> Parser:
+    """Return the parser of a command, without options."""
+    return Parser(prog=f"kfp_runner.py {command.__name__}", description=command.__doc__)
+
+
+def _parse(parser: Parser, arguments: list[str]) -> tuple[argparse.Namespace, Api]:
+    """Add the options for the API of Kubeflow Pipelines; return all options, and the API."""
     add = parser.add_argument_group("Kubeflow Pipelines").add_argument
     add("--endpoint", required=True, help="URL of the API, such as http://localhost:8080.")
     add("--namespace", help="Namespace of the user, on a cluster with several.")
     add("--experiment", default="images", help="Created if missing. Default: images.")
     add("--token-file", help="File with a bearer token. Default: the variable KFP_TOKEN, or none.")
     add("--ca-cert", help="PEM file with the certificate of the server's authority.")
-
-
-def connect(options: argparse.Namespace) -> Api:
-    """Return the API that the options of `add_connection` name."""
+    options = parser.parse_args(arguments)
     names = ("endpoint", "namespace", "token_file", "ca_cert")
-    return Api(**{name: getattr(options, name) for name in names})
+    return options, Api(**{name: getattr(options, name) for name in names})
 
 
-def add_request(parser: argparse.ArgumentParser) -> None:
+def _add_request(parser: Parser) -> None:
     """Add the options for what a run consists of."""
     add = parser.add_argument
     text = "File from `compile`. Default: pipeline.yaml."
@@ -69,19 +71,18 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add("--service-account", help="Account that runs the steps.")
 
 
-def make_request(options: argparse.Namespace, name: str | None) -> RunRequest:
-    """Return the run, or the runs of a schedule, that the options of `add_request` describe.
+def _make_request(options: argparse.Namespace, name: str | None, suffix: str = "") -> RunRequest:
+    """Return the run, or the runs of a schedule, that the options of `_add_request` describe.
 
-    Without a name, it is named by pipeline and time. Raises `UserError` for wrong parameters and
-    files.
+    Without a name it has that of the pipeline and the suffix. Raises `UserError` for wrong
+    parameters and files.
     """
     documents = read_documents(options.spec)
     check_documents(documents, "oss")
     specification = Specification(documents[0])
-    pipeline = specification.spec["pipelineInfo"]["name"]
     return RunRequest(
         documents=documents,
-        name=name or f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}",
+        name=name or f"{specification.spec['pipelineInfo']['name']}{suffix}",
         parameters=_parse_parameters(options.parameter, specification),
         service_account=options.service_account,
         experiment=options.experiment,
@@ -115,15 +116,14 @@ def _parse_parameters(texts: list[str], specification: Specification) -> dict[st
 
 def run(arguments: list[str]) -> int:
     """Upload a specification as a new version of its pipeline and start a run of it."""
-    parser = Parser(prog="kfp_runner.py run", description=run.__doc__, epilog=_STATUS)
-    add_request(parser)
+    parser = _make_parser(run)
+    parser.epilog = _STATUS
+    _add_request(parser)
     add = parser.add_argument
     add("--run-name", help="Name of the run. Default: pipeline and time.")
     add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
-    add_connection(parser)
-    options = parser.parse_args(arguments)
-    request = make_request(options, options.run_name)
-    api = connect(options)
+    options, api = _parse(parser, arguments)
+    request = _make_request(options, options.run_name, time.strftime("-%Y%m%d-%H%M%S"))
     run_id = client.start_run(api, request)
     url = f"{api.address}/#/runs/details/{run_id}"
     print(f"Run: {run_id}\n{url}", flush=True)
@@ -138,7 +138,7 @@ def run(arguments: list[str]) -> int:
 
 def schedule(arguments: list[str]) -> int:
     """Run a specification at the times of a cron expression, on the newest data."""
-    parser = Parser(prog="kfp_runner.py schedule", description=schedule.__doc__)
+    parser = _make_parser(schedule)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--cron",
@@ -147,18 +147,11 @@ def schedule(arguments: list[str]) -> int:
     what.add_argument("--list", action="store_true", help="List the schedules.")
     what.add_argument("--remove", metavar="NAME", help="Remove a schedule.")
     parser.add_argument("--name", help="Name of the schedule. Default: that of the pipeline.")
-    add_request(parser)
-    add_connection(parser)
-    options = parser.parse_args(arguments)
+    _add_request(parser)
+    options, api = _parse(parser, arguments)
 
     from pipeline_def.runs.table import print_table
 
-    if options.cron is not None:
-        cron = schedules.read_cron(options.cron)
-        request = make_request(options, options.name)
-        pipeline = request.documents[0]["pipelineInfo"]["name"]
-        request = dataclasses.replace(request, name=options.name or pipeline)
-    api = connect(options)
     if options.list:
         listed = schedules.list_schedules(api, options.experiment)
         rows = map(schedules.describe_schedule, listed)
@@ -167,7 +160,8 @@ def schedule(arguments: list[str]) -> int:
         schedules.remove_schedule(api, options.experiment, options.remove)
         print(f"Removed: {options.remove}")
     else:
-        created = schedules.add_schedule(api, request, cron)
+        cron = schedules.read_cron(options.cron)
+        created = schedules.add_schedule(api, _make_request(options, options.name), cron)
         name, cron, _, schedule_id = schedules.describe_schedule(created)
         print(f"Schedule: {name}, {cron} (with seconds), {schedule_id}")
     return 0
@@ -175,14 +169,13 @@ def schedule(arguments: list[str]) -> int:
 
 def runs(arguments: list[str]) -> int:
     """List the latest 20 runs of an experiment."""
-    parser = Parser(prog="kfp_runner.py runs", description=runs.__doc__)
+    parser = _make_parser(runs)
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    add_connection(parser)
-    options = parser.parse_args(arguments)
+    options, api = _parse(parser, arguments)
 
     from pipeline_def.runs.table import print_json, print_table
 
-    listed = client.list_runs(connect(options), options.experiment, _MOST_LISTED)
+    listed = client.list_runs(api, options.experiment, _MOST_LISTED)
     if options.json:
         print_json(listed)
     else:
@@ -201,12 +194,10 @@ def _row(run: client.Row) -> Sequence[str]:
 
 def logs(arguments: list[str]) -> int:
     """Print the log of a task."""
-    parser = Parser(prog="kfp_runner.py logs", description=logs.__doc__)
+    parser = _make_parser(logs)
     parser.add_argument("task", help="Name of the task, such as Trainer.")
     parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
-    add_connection(parser)
-    options = parser.parse_args(arguments)
-    api = connect(options)
+    options, api = _parse(parser, arguments)
     run = client.find_run(api, options.experiment, options.run)
     text = client.read_log(api, run, options.task)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
@@ -215,11 +206,9 @@ def logs(arguments: list[str]) -> int:
 
 def stop(arguments: list[str]) -> int:
     """Stop a run."""
-    parser = Parser(prog="kfp_runner.py stop", description=stop.__doc__)
+    parser = _make_parser(stop)
     parser.add_argument("run", help="ID of the run, its beginning, or its name.")
-    add_connection(parser)
-    options = parser.parse_args(arguments)
-    api = connect(options)
+    options, api = _parse(parser, arguments)
     run = client.find_run(api, options.experiment, options.run)
     run_id = run["run_id"]
     if run["state"] in RUN_ENDS:

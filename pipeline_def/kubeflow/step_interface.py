@@ -7,6 +7,7 @@ is no part of KFP's cache key. The step writes the run's values into their place
 
 import functools
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +122,8 @@ class RunParameter:
 
     def read(self, text: Any) -> Any:
         """Return the value at the place, given the execution property."""
-        value = get_value(text, self.place[1:])
+        keys = self.place[1:]
+        value = functools.reduce(operator.getitem, keys, json.loads(text)) if keys else text
         return self.unset if value is None else value
 
 
@@ -141,20 +143,13 @@ RUN_PARAMETERS = (
 )
 
 
-def get_value(text: Any, keys: tuple[str, ...]) -> Any:
-    """Return the value under `keys` of the JSON `text`; without keys, `text` itself."""
-    if not keys or text is None:
-        return text
-    return functools.reduce(lambda part, key: part[key], keys, json.loads(text))
-
-
 def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
     """Return the JSON `text` with `value` under `keys`; an integer replaces an integer."""
     if not keys:
         return value
     *parents, last = keys
     document = json.loads(text)
-    part = functools.reduce(lambda part, key: part[key], parents, document)
+    part = functools.reduce(operator.getitem, parents, document)
     part[last] = int(value) if is_integer(part[last]) and value is not None else value
     return json.dumps(document, sort_keys=True)
 

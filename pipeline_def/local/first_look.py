@@ -19,11 +19,7 @@ from components.contract.printable import name_some
 from components.evaluation.config import EvaluationConfig
 from components.host.machine import require_formats
 from components.ingest.plan.splits import expect_images, expect_labels, require_splits
-from components.ingest.source.listing import (
-    Listing,
-    check_labels,
-    find_look_alikes,
-)
+from components.ingest.source.listing import Listing, check_labels, find_look_alikes
 from components.ingest.source.values import describe_columns
 from components.ingest.survey import Survey, take_survey
 from components.predict.files import find_sources

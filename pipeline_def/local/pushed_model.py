@@ -13,11 +13,7 @@ from components.contract.errors import ModelError, UserError
 from components.contract.printable import name_some
 from components.images.options import FileOptions
 from components.records.shard_files import read_index
-from components.storage.saved_model import (
-    GRAPH,
-    SERVING_FOLDER,
-    whole_versions,
-)
+from components.storage.saved_model import GRAPH, SERVING_FOLDER, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.folder import RECORDS, open_output
@@ -29,8 +25,6 @@ UNBLESSED = "0"
 """Version of a model that is not pushed."""
 
 _MOST_NAMED = 5
-# Settings of the predicting machine, not of the training machine.
-_OF_THIS_MACHINE = frozenset({"threads"})
 
 
 def find_unblessed(output: str) -> tuple[str, str]:
@@ -118,13 +112,13 @@ def find_options(config: Config, model: str) -> FileOptions:
     Options that the user sets override the record of the run; without a record, as for a model from
     elsewhere, the configuration applies.
     """
-    recorded = _find_recorded(config.output, model)
-    fields = {}
-    for name in (field.name for field in dataclasses.fields(FileOptions)):
-        is_set = (
-            name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
-        )
-        fields[name] = getattr(config.ingest, name) if is_set else recorded[name]
+    fields = {
+        field.name: getattr(config.ingest, field.name) for field in dataclasses.fields(FileOptions)
+    }
+    for name, value in _find_recorded(config.output, model).items():
+        # The number of threads is of the training machine.
+        if name in fields and name != "threads" and f"ingest.{name}" not in config.given:
+            fields[name] = value
     return FileOptions(**fields)
 
 

@@ -25,12 +25,7 @@ from tfx.dsl.compiler import compiler, constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable import (
-    cache_utils,
-    data_types,
-    launcher,
-    runtime_parameter_utils,
-)
+from tfx.orchestration.portable import cache_utils, launcher, runtime_parameter_utils
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
@@ -92,6 +87,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     store = deployment.metadata_connection_config
     connection = getattr(store, store.WhichOneof("connection_config"))
     output = os.path.dirname(pipeline.runtime_spec.pipeline_root.field_value.string_value)
+    layout = Layout(output)
     cache_utils.get_cache_context = functools.partial(_get_portable_context, output)
     driver = runner_utils.extract_custom_driver_spec(deployment, name)
     started, began = now(), time.monotonic()
@@ -103,13 +99,16 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=driver,
     )
-    info = _launch(step, Layout(output))
+    try:
+        info = step.launch()
+    except StatusError as error:
+        raise explain_inconsistency(layout, describe_failure(error)) from error
     trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])
         if not execution_lib.is_execution_successful(execution):
-            raise explain_inconsistency(Layout(output), f"it lacks the inputs of {name}")
+            raise explain_inconsistency(layout, f"it lacks the inputs of {name}")
         outputs = execution_lib.get_output_artifacts(handle, info.execution_id)
     cached = execution.last_known_state == metadata_store_pb2.Execution.CACHED
     return Step(
@@ -146,13 +145,6 @@ def _check_metadata(pipeline: Pipeline) -> None:
         with metadata.Metadata(pipeline.metadata_connection_config):
             pass
     except (StatusError, RuntimeError) as error:
-        raise explain_inconsistency(layout, describe_failure(error)) from error
-
-
-def _launch(step: launcher.Launcher, layout: Layout) -> data_types.ExecutionInfo:
-    try:
-        return step.launch()
-    except StatusError as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 

@@ -10,6 +10,7 @@ from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.config.options import list_options
 from tests.config.command import parsed
 
 
@@ -70,8 +71,9 @@ def _get(config: Any, option: str) -> Any:
 
 def test_options_of_a_command() -> None:
     own = {"to": 1, "compare": 2, "json": 0, "model": 1}
+    others = list_options().keys() - {"data"}
     argv = ["--json", "--compare", "A", "B", "--to=x"]
-    options = parse(argv, prog="run.py", usage="", hidden={"data"}, own=own)[1]
+    options = parse(argv, prog="run.py", usage="", only=others, own=own)[1]
     assert options == {"to": "x", "compare": ["A", "B"], "json": True, "model": None}
     for argument, value in (("--json", True), ("--json=true", True), ("--json=False", False)):
         assert parse([argument], prog="run.py", usage="", own=own)[1]["json"] is value
@@ -83,7 +85,7 @@ def test_options_of_a_command() -> None:
         (["--no-such"], "Unknown option '--no-such'. See run.py --help-all."),
     ):
         with pytest.raises(ConfigurationError) as caught:
-            parse(wrong, prog="run.py", usage="", hidden={"data"}, own=own)
+            parse(wrong, prog="run.py", usage="", only=others, own=own)
         assert str(caught.value) == message
 
 

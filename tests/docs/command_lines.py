@@ -14,8 +14,8 @@ import pytest
 import kfp_runner
 import local_runner
 from components.trainer.config.recipes import resolve
-from pipeline_def.apps.review import options as review_options
-from pipeline_def.apps.serve import options as server_options
+from pipeline_def.apps.review import command as review
+from pipeline_def.apps.serve import command as serve
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow import commands as kubeflow_commands
@@ -78,8 +78,8 @@ def stopped_runners() -> Iterator[None]:
             patch.setattr(commands, "parse", stopping(command_line.parse))
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
-        for options in (server_options, review_options):
-            patch.setattr(options, "parse_options", stopping(options.parse_options))
+        for app in (serve, review):
+            patch.setattr(app, "parse_options", stopping(app.parse_options))
         yield
 
 

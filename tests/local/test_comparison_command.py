@@ -18,14 +18,7 @@ from components.evaluation.prediction_writer import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.history import select
-from pipeline_def.runs.record import (
-    Pushed,
-    RunRecord,
-    Step,
-    StepOutput,
-    read_records,
-    write_record,
-)
+from pipeline_def.runs.record import Pushed, RunRecord, Step, StepOutput, read_records, write_record
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
 

@@ -1,11 +1,12 @@
 """`local_runner.py review`: find a run's suspects, and serve the page until stopped."""
 
 import collections
+import contextlib
 import json
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,8 +16,9 @@ from components.contract.image_tables import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
 from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.app import ReviewFacts, make_app
+from pipeline_def.apps.review.corrected_copy import apply_to
 from pipeline_def.apps.review.decisions import Decisions, gather_images, list_labels
-from pipeline_def.apps.review.options import ReviewOptions
+from pipeline_def.apps.review.options import ReviewOptions, parse_options
 from pipeline_def.apps.review.pictures import Pictures, Records
 from pipeline_def.apps.serve.command import find_address, listen, make_server
 from pipeline_def.config.config import Config
@@ -31,13 +33,24 @@ from pipeline_def.steps import EXAMPLE_GEN, REPORT
 _DONE = {"keep": "kept", "relabel": "relabeled", "remove": "removed", "unsure": "unsure"}
 
 
-def review(options: ReviewOptions) -> None:
-    """Serve the page until a signal arrives, then say what was decided.
+def review(arguments: Sequence[str]) -> int:
+    """Let a person decide about a run's suspects, or apply the decisions to a copy.
 
     Raises:
-        UserError: there are no suspects, the corrections file is not valid, or the address is in
-            use.
+        UserError: an option is wrong, there are no suspects, the corrections file is not valid, or
+            the address is in use; or see `apply_to`.
     """
+    options = parse_options(arguments)
+    if options.apply_to is not None:
+        apply_to(options.apply_to, options)
+        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        _serve_page(options)
+    return 0
+
+
+def _serve_page(options: ReviewOptions) -> None:
+    """Serve the page until a signal arrives, then say what was decided."""
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     console = Console(highlight=False)
     prepared = prepare(options)
@@ -46,7 +59,7 @@ def review(options: ReviewOptions) -> None:
         return
     facts, decisions, pictures = prepared
     with listen(options) as listening:
-        address = find_address(options, listening.getsockname()[1])
+        address = find_address(options, listening)
         leave_to_server()
         try:
             _print_start(console, facts, decisions, f"{address}/", options)

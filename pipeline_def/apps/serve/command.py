@@ -7,6 +7,7 @@ import resource
 import socket
 import tempfile
 import time
+from collections.abc import Sequence
 
 import uvicorn
 from rich.console import Console
@@ -16,7 +17,7 @@ from components.contract.errors import ConfigurationError
 from components.host.stopping import leave_to_server
 from pipeline_def.apps.serve.app import make_app
 from pipeline_def.apps.serve.model import Model
-from pipeline_def.apps.serve.options import Listening, ServerOptions
+from pipeline_def.apps.serve.options import Listening, ServerOptions, parse_options
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.layout import Layout
 from pipeline_def.local.pushed_model import UNBLESSED, find_unblessed
@@ -28,14 +29,21 @@ _OTHER_FILES = 500
 _KEEP_ALIVE_SECONDS = 15
 
 
-def serve(options: ServerOptions) -> None:
-    """Serve until a signal arrives, then finish the open requests.
+def serve(arguments: Sequence[str]) -> int:
+    """Serve the pushed model until a signal arrives, then finish the open requests.
 
     Raises:
-        ConfigurationError: the address is in use, or does not belong to this machine; or the log
-            cannot be written.
+        ConfigurationError: an option is wrong; the address is in use, or does not belong to this
+            machine; or the log cannot be written.
         ModelError: there is no model, or it cannot be loaded.
     """
+    options = parse_options(arguments)
+    with contextlib.suppress(KeyboardInterrupt):
+        _serve(options)
+    return 0
+
+
+def _serve(options: ServerOptions) -> None:
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     with listen(options) as listening, contextlib.ExitStack() as stack:
         started = time.monotonic()
@@ -46,10 +54,8 @@ def serve(options: ServerOptions) -> None:
             os.symlink(folder, os.path.join(pushed, version))
         versions = Versions(pushed, Model, version)
         app = make_app(versions, options, warning=warning)
-        port = listening.getsockname()[1]
-        _print(versions.current, options, port, time.monotonic() - started)
-        if warning:
-            print_row(Console(highlight=False), "Verdict", warning, style="yellow")
+        address, seconds = find_address(options, listening), time.monotonic() - started
+        _print_start(versions.current, options, address, seconds, warning)
         leave_to_server()
         make_server(app, options).run(sockets=[listening])
 
@@ -107,15 +113,16 @@ def listen(options: Listening) -> socket.socket:
     return listening
 
 
-def find_address(options: Listening, port: int) -> str:
+def find_address(options: Listening, listening: socket.socket) -> str:
     """Return the URL of a server."""
     shown = f"[{options.host}]" if ":" in options.host else options.host
-    return f"http://{shown}:{port}"
+    return f"http://{shown}:{listening.getsockname()[1]}"
 
 
-def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> None:
+def _print_start(
+    model: Model, options: ServerOptions, address: str, seconds: float, warning: str
+) -> None:
     console = Console(highlight=False)
-    address = find_address(options, port)
     print_row(
         console, "Model", f"{options.name}, version {model.version}, loaded in {seconds:.1f} s"
     )
@@ -126,3 +133,5 @@ def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> N
     if not options.is_local:
         print_row(console, "", "Anyone who can reach this address can use it.")
     print_row(console, "", "Press Ctrl-C to stop.")
+    if warning:
+        print_row(console, "Verdict", warning, style="yellow")

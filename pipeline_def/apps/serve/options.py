@@ -7,14 +7,7 @@ from typing import Annotated
 
 from annotated_types import Gt, Interval
 
-from components.contract.configuration import (
-    Count,
-    Number,
-    Positive,
-    Text,
-    configuration,
-    require,
-)
+from components.contract.configuration import Count, Number, Positive, Text, configuration, require
 from pipeline_def.config.command_line import parse_plain
 from pipeline_def.local.output.locations import find_output, locate
 

@@ -9,13 +9,7 @@ from typing import Any
 from components.contract.configuration import require
 from components.contract.errors import ServiceError
 from pipeline_def.config.yaml_file import read_text
-from pipeline_def.service_errors import (
-    Unreachable,
-    is_http_url,
-    one_line,
-    read_message,
-    refusal,
-)
+from pipeline_def.service_errors import Unreachable, is_http_url, one_line, read_message, refusal
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 # To connect, and to wait for bytes: the generated client ignores a single float.

@@ -18,19 +18,9 @@ from components.contract.configuration import require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.follow import (
-    RUN_ENDS,
-    RunView,
-    read_state,
-    read_view,
-)
+from pipeline_def.kubeflow.client.follow import RUN_ENDS, RunView, read_state, read_view
 from pipeline_def.kubeflow.specification import Specification, pod_of, steps_of
-from pipeline_def.kubeflow.step_interface import (
-    DEFAULT_ROOT,
-    PRIVATE_ROOT,
-    find_reason,
-    kept_log,
-)
+from pipeline_def.kubeflow.step_interface import DEFAULT_ROOT, PRIVATE_ROOT, find_reason, kept_log
 from pipeline_def.service_errors import one_line
 
 _MOST_SEARCHED = 200

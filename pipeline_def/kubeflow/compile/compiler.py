@@ -27,11 +27,7 @@ from pipeline_def.kubeflow.compile.parts import (
     producers,
     write_pods,
 )
-from pipeline_def.kubeflow.compile.platform import (
-    add_resources,
-    check_workers,
-    platform_document,
-)
+from pipeline_def.kubeflow.compile.platform import add_resources, check_workers, platform_document
 from pipeline_def.kubeflow.specification import (
     LOOKUPS,
     Spec,
@@ -40,11 +36,7 @@ from pipeline_def.kubeflow.specification import (
     check_documents,
     pod_of,
 )
-from pipeline_def.kubeflow.step_interface import (
-    RUN_PARAMETERS,
-    STORAGE,
-    STORAGE_PARAMETER,
-)
+from pipeline_def.kubeflow.step_interface import RUN_PARAMETERS, STORAGE, STORAGE_PARAMETER
 from pipeline_def.steps import BASELINE_FINDER, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."

@@ -135,10 +135,9 @@ def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
     """Describe a lookup. All of them run before any step, so that they read no artifacts."""
     driver = drivers[step.step]
     parameters = {name: step.parameters[name] for name in driver.lookup_properties}
-    function = driver.lookup_function
     interface = StepInterface(
         step=step.step,
-        lookup=f"{function.__module__}.{function.__qualname__}",
+        lookup=_dotted_path(driver.lookup_function),
         pipeline=step.interface.pipeline,
         integers=_integers(parameters),
         direct=step.interface.direct,
@@ -174,9 +173,7 @@ def _integers(parameters: Mapping[str, tuple[str, Spec]]) -> list[str]:
 
 
 def _dotted_path(kind: Any) -> str:
-    from tfx.utils import name_utils
-
-    return str(name_utils.get_full_name(kind))
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _artifact_type(kind: Any) -> Spec:

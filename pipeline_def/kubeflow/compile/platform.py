@@ -87,12 +87,13 @@ def _resources(step: StepConfig, target: Target) -> Spec:
 def platform_document(document: Specification, config: Config, target: Target) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None if no step needs it."""
     executors = {}
+    root = config.kubeflow.pipeline_root or DEFAULT_ROOT
+    # With it, a step keeps its log.
+    log = config.kubeflow.store_secret if target == "oss" and root.startswith(SCHEMES) else ""
     for task in sorted(document.tasks):
         step = _step(document, config.kubeflow, task)
-        log = ""
         if target == "oss":
-            log, secrets = _log_secret(config), _store_secrets(config, task)
-            step = step.over(StepConfig(secrets=secrets))
+            step = step.over(StepConfig(secrets=_store_secrets(config, task)))
         if settings := _kubernetes(step, optional="" if log in step.secrets else log):
             executors[executor_label(task)] = settings
     if not executors:
@@ -109,12 +110,6 @@ def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
         places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or DEFAULT_ROOT
     needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: STORE_KEYS} if needed and kubeflow.store_secret else {}
-
-
-def _log_secret(config: Config) -> str:
-    """Return the secret with which every step keeps its log; empty if it needs none."""
-    root = config.kubeflow.pipeline_root or DEFAULT_ROOT
-    return config.kubeflow.store_secret if root.startswith(SCHEMES) else ""
 
 
 def _kubernetes(step: StepConfig, *, optional: str = "") -> dict[str, Any]:
@@ -141,8 +136,9 @@ def _kubernetes(step: StepConfig, *, optional: str = "") -> dict[str, Any]:
             for secret, keys in sorted(step.secrets.items())
         ],
         "secretAsVolume": [
-            {"secretName": optional, "mountPath": STORE_KEYS_FOLDER, "optional": True}
-            for _ in range(bool(optional))
+            {"secretName": secret, "mountPath": STORE_KEYS_FOLDER, "optional": True}
+            for secret in (optional,)
+            if secret
         ],
         "pvcMount": [
             {"constant": claim, "mountPath": folder}

@@ -21,17 +21,9 @@ from components.contract.configuration import to_json
 from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
-from pipeline_def.kubeflow.step.artifact_exchange import (
-    ArtifactExchange,
-    are_in_place,
-)
+from pipeline_def.kubeflow.step.artifact_exchange import ArtifactExchange, are_in_place
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
-from pipeline_def.kubeflow.step.worker_job import (
-    condition,
-    index_of,
-    worker_job,
-    worker_service,
-)
+from pipeline_def.kubeflow.step.worker_job import condition, index_of, worker_job, worker_service
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
     FAILED,

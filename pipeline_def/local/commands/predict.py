@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable, name_some
@@ -21,7 +19,6 @@ from components.predict.model import RankingModel, import_quietly
 from components.predict.table import check_table, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import list_options
 from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options, find_unblessed
@@ -32,6 +29,7 @@ from pipeline_def.local.run_display import (
     print_whole,
     update_bar,
 )
+from pipeline_def.runs.table import print_table
 
 USAGE = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
 
@@ -58,12 +56,11 @@ _Item = TypeVar("_Item")
 def predict_files(arguments: Sequence[str]) -> int:
     """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
-    hidden = list_options().keys() - {"output", "predict.top", *reading}
     config, options = parse(
         arguments,
         prog="local_runner.py predict",
         usage=USAGE,
-        hidden=hidden,
+        only={"output", "predict.top", *reading},
         own={"model": 1, "to": 1, "unblessed": 0},
         positional="files",
     )
@@ -117,7 +114,8 @@ def show_predictions(
     first, refused = _keep_first(with_progress(console, outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
-        console.print(_draw(first, top=config.predict.top))
+        titles = ("File", "Label", "Prob.", "Next" if config.predict.top > 1 else "")
+        print_table(titles, map(_row, first), breaks="File")
     for title, text in _summarize(tally, refused, seconds):
         print_row(console, title, text)
     if to:
@@ -151,19 +149,12 @@ def _keep_first(outcomes: Iterable[FileOutcome]) -> tuple[list[FileOutcome], lis
     return first, refused
 
 
-def _draw(outcomes: Sequence[FileOutcome], *, top: int) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("File", overflow="fold")
-    table.add_column("Label")
-    table.add_column("Prob.", justify="right")
-    table.add_column("Next" if top > 1 else "")
-    for outcome in outcomes:
-        (label, probability), *others = outcome.ranking
-        more = ", ".join(f"{name} {value:.3f}" for name, value in others)
-        mark = " (unknown)" if outcome.known is False else ""
-        texts = (outcome.file, f"{label}{mark}", f"{probability:.3f}", more)
-        table.add_row(*(Text(make_printable(text)) for text in texts))
-    return table
+def _row(outcome: FileOutcome) -> Sequence[str]:
+    (label, probability), *others = outcome.ranking
+    more = ", ".join(f"{name} {value:.3f}" for name, value in others)
+    mark = " (unknown)" if outcome.known is False else ""
+    texts = (outcome.file, f"{label}{mark}", f"{probability:.3f}", more)
+    return tuple(map(make_printable, texts))
 
 
 def _summarize(

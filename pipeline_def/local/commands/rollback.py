@@ -13,12 +13,11 @@ from components.storage.saved_model import (
     whole_versions,
 )
 from pipeline_def.config.command_line import parse
-from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import explain_missing
 
-ROLLBACK_USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
+USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
 
 Makes an earlier version of the pushed model the one in use, by pushing it again
 as the newest version, so that every server takes it. Runs do not push the newer
@@ -38,8 +37,8 @@ def roll_back(arguments: Sequence[str]) -> int:
     config, options = parse(
         arguments,
         prog="local_runner.py rollback",
-        usage=ROLLBACK_USAGE,
-        hidden=list_options().keys() - {"output"},
+        usage=USAGE,
+        only={"output"},
         positional="versions",
     )
     wanted = options["versions"]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.command_line import parse
-from pipeline_def.config.options import list_options
 from pipeline_def.local.output.folder import RECORDS, open_output
 from pipeline_def.local.output.locations import find_runs
 from pipeline_def.runs.table import show_runs
@@ -25,10 +24,12 @@ and their results.
 
 def manage_runs(arguments: Sequence[str]) -> int:
     """List the runs of an output folder, or compare two."""
-    others = {name for name in list_options() if name != "output"}
-    taken = {"compare": 2, "to": 1, "json": 0}
     config, options = parse(
-        arguments, prog="local_runner.py runs", usage=USAGE, hidden=others, own=taken
+        arguments,
+        prog="local_runner.py runs",
+        usage=USAGE,
+        only={"output"},
+        own={"compare": 2, "to": 1, "json": 0},
     )
     wanted = options["compare"]
     if options["to"] and not wanted:

@@ -51,13 +51,13 @@ def lock_output(layout: Layout) -> Iterator[None]:
     Raises:
         StorageError: the disk is full.
     """
-    lock = locked(layout.lock, f"the output folder {layout.output}", say=_say)
+    lock = locked(
+        layout.lock,
+        f"the output folder {layout.output}",
+        say=lambda sentence: print(make_printable(sentence), flush=True),
+    )
     with lock, explaining_full_disk(layout.output):
         yield
-
-
-def _say(sentence: str) -> None:
-    print(make_printable(sentence), flush=True)
 
 
 def check_metadata(layout: Layout) -> None:

@@ -121,7 +121,7 @@ def test_a_model_that_is_not_blessed_is_served_with_its_verdict(
     assert find_options(Config(output=str(tmp_path)), str(folder)).shrink == 48
     monkeypatch.setattr(command, "Model", lambda path: FakeModel(os.path.basename(path)))
     monkeypatch.setattr(command, "make_server", Stopped)
-    command.serve(ServerOptions(str(tmp_path), unblessed=True, port=0))
+    command.serve(["--output", str(tmp_path), "--unblessed", "--port=0"])
     warning = "The model of run 1 is not blessed. No better than before."
     assert warning in " ".join(capsys.readouterr().out.split())
     with running_app(Stopped.app, ServerOptions()) as port:
