@@ -6,6 +6,7 @@ Nothing here imports TensorFlow or TFX before a test asks for it.
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
 import sys
@@ -18,7 +19,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 # No run could keep weights that Keras downloads.
 os.environ["KERAS_HOME"] = os.devnull
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tests import nodes
 
 SIZE = 32
+
+Refusal = Callable[..., str]
 
 _TESTS = Path(__file__).parent
 _LOGGER = logging.getLogger(__name__)
@@ -90,6 +93,19 @@ def reset_logging() -> None:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for a lock in use again soon."""
     monkeypatch.setattr("components.host.lock._PAUSE", 0.02)
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """Run a command that ends with status 2; return its error message, one line."""
+
+    def run(*words: object, program: str = "local_runner") -> str:
+        status = importlib.import_module(program).main([*map(str, words)])
+        [line] = capsys.readouterr().err.splitlines()
+        assert (status, line.startswith(f"{program}.py: error: ")) == (2, True), line
+        return str(line)
+
+    return run
 
 
 @pytest.fixture(scope="session")

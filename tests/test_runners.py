@@ -18,20 +18,14 @@ from pipeline_def.local.output.checks import lock_output
 from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.preparation import prepare, use_corrections, write_digits
 from tests.config.command import parsed
+from tests.conftest import Refusal
 from tests.local.run_samples import configure, write_run
 from tests.local.test_comparison_command import write_evaluated_run
 from tests.pictures import write_folder
 from tests.repository import ROOT
 
 
-def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
-    status = local_runner.main(argv)
-    return status, capsys.readouterr().err
-
-
-def test_a_wrong_folder_is_one_sentence_and_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_folder_is_one_sentence_and_status_2(tmp_path: Path, refusal: Refusal) -> None:
     for path in write_folder(tmp_path / "no images", each=3).rglob("*.*"):
         path.write_text("nothing to see")
     (tmp_path / "empty").mkdir()
@@ -42,12 +36,8 @@ def test_a_wrong_folder_is_one_sentence_and_status_2(
         "empty": "has no images in label folders",
         "no images": "None of 9 sampled files .* is a readable image",
     }.items():
-        places = ("--data", str(tmp_path / kind), "--output", str(tmp_path / "out" / "of" / "run"))
-        status, errors = run(capsys, *places)
-        assert status == 2
-        [line] = errors.splitlines()
-        assert line.startswith("local_runner.py: error: ")
-        assert re.search(message, line)
+        places = ("--data", tmp_path / kind, "--output", tmp_path / "out" / "of" / "run")
+        assert re.search(message, refusal(*places))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_a_wrong_folder_is_one_sentence_and_status_2(
 )
 def test_every_command_refuses_what_a_run_would_refuse(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
     monkeypatch: pytest.MonkeyPatch,
     image_folder: Path,
     command: str,
@@ -73,10 +63,8 @@ def test_every_command_refuses_what_a_run_would_refuse(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = [] if command == "runs" else ["--data", str(image_folder)]
-    status, errors = run(capsys, command, *place, argument.format(data=image_folder))
-    assert (status, errors.count("\n")) == (2, 1)
-    assert message in errors
+    place = [] if command == "runs" else ["--data", image_folder]
+    assert message in refusal(command, *place, argument.format(data=image_folder))
     assert not os.listdir(tmp_path)
     assert not (image_folder / "out").exists()
 
@@ -86,7 +74,7 @@ def test_an_output_in_use_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFi
     data.mkdir()
     os.mkdir(layout.output)
     words = ("--data", str(data), "--output", layout.output)
-    waiting = threading.Thread(target=run, args=(capsys, *words))
+    waiting = threading.Thread(target=local_runner.main, args=[words])
     shown = ""
     with lock_output(layout):
         waiting.start()
@@ -126,23 +114,21 @@ DATAFLOW = ("--beam_pipeline_args", "[--runner=DataflowRunner, --project=p]")
     ],
 )
 def test_mistakes_in_commands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
+    tmp_path: Path, refusal: Refusal, argv: tuple[str, ...], message: str
 ) -> None:
-    place = () if argv[0:1] == ("runs",) or "--output" in argv else ("--output", str(tmp_path))
-    status, errors = run(capsys, *argv, *place)
-    assert (status, errors.count("\n")) == (2, 1)
-    assert message in errors
+    place = () if argv[0:1] == ("runs",) or "--output" in argv else ("--output", tmp_path)
+    assert message in refusal(*argv, *place)
     assert {*os.listdir(tmp_path)} <= {".lock"}
 
 
 def test_other_processes_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
     monkeypatch.setenv("TF_CONFIG", workers)
-    status, said = run(capsys, "--sample", "--output", str(tmp_path / "out"))
+    said = refusal("--sample", "--output", tmp_path / "out")
     assert "TF_CONFIG lists 2 processes, but local_runner.py trains in one: unset it" in said
-    assert (status, os.listdir(tmp_path)) == (2, [])
+    assert os.listdir(tmp_path) == []
 
 
 OWN = "out/corrections.csv"
@@ -176,16 +162,12 @@ def test_corrections_of_an_output_are_not_forgotten(
     assert chosen == (used and str(tmp_path / used))
 
 
-def test_two_files_of_corrections_stop_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_files_of_corrections_stop_a_run(tmp_path: Path, refusal: Refusal) -> None:
     configuration = configure(str(tmp_path / "images"), ingest={"corrections": "/mine.csv"})
     write_run(tmp_path / "out", 1, configuration=configuration)
     (tmp_path / "out" / "corrections.csv").touch()
     for command in ("run", "inspect"):
-        argv = (command, f"--data={tmp_path}/images", f"--output={tmp_path}/out")
-        status, said = run(capsys, *argv)
-        assert (status, said.count("\n")) == (2, 1)
+        said = refusal(command, f"--data={tmp_path}/images", f"--output={tmp_path}/out")
         assert "used the corrections /mine.csv, but there is also " in said
         assert "choose with --ingest.corrections FILE, or none" in said
 
@@ -222,7 +204,7 @@ def test_a_python_without_the_libraries_is_named(program: str) -> None:
 
 
 def test_images_of_another_task_do_not_replace_the_model_in_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ) -> None:
     output, layout = tmp_path / "out", Layout(str(tmp_path / "out"))
     write_evaluated_run(output, 1, right=20)  # blue and red
@@ -232,11 +214,10 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
         metadata.execute("CREATE TABLE MLMDEnv (schema_version INTEGER)")
     others = write_folder(tmp_path / "others", each=30, labels=("green", "red"))
     (others / "red").rename(others / "orange")
-    assert run(capsys, "--data", str(others), "--output", str(output)) == (
-        2,
+    assert refusal("--data", others, "--output", output) == (
         "local_runner.py: error: The images have no label in common with the current model, "
         f"version 1 in {layout.pushed}, which knows blue, red: choose another --output, or replace "
-        "the model with --new_task.\n",
+        "the model with --new_task."
     )
     prepare(Config(data=str(others)), layout, new_task=True)
     assert "does not know" not in capsys.readouterr().out

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import local_runner
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import check_metadata, find_problem, set_leftovers_aside
+from tests.conftest import Refusal
 
 
 def write_store(path: Path, table: str) -> Path:
@@ -54,15 +54,13 @@ def test_damaged_metadata_is_seen(tmp_path: Path, how: str) -> None:
 
 
 def test_damaged_metadata_is_one_sentence_and_a_way_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], image_folder: Path
+    tmp_path: Path, refusal: Refusal, image_folder: Path
 ) -> None:
     layout = Layout(str(tmp_path / "out"))
     (tmp_path / "out" / "artifacts" / "Trainer").mkdir(parents=True)
     (tmp_path / "out" / "checkpoints" / "of earlier images").mkdir(parents=True)
     damage(Path(layout.metadata), "garbage")
-    options = ["--output", layout.output]
-    assert local_runner.main(["--data", str(image_folder), *options]) == 2
-    [sentence] = capsys.readouterr().err.splitlines()
+    sentence = refusal("--data", image_folder, "--output", layout.output)
     assert f"{layout.metadata} cannot be used: " in sentence
     assert "Move it away, and run again: the next run starts over; pushed models stay." in sentence
 

@@ -19,6 +19,7 @@ from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.history import select
 from pipeline_def.runs.record import Pushed, RunRecord, Step, StepOutput, read_records, write_record
+from tests.conftest import Refusal
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
 
@@ -177,7 +178,7 @@ MISTAKES: dict[str, tuple[tuple[str, str], str, bytes | None, str]] = {
 
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_or_a_damaged_artifact_is_one_sentence(
-    output: Path, capsys: pytest.CaptureFixture[str], case: str
+    output: Path, refusal: Refusal, case: str
 ) -> None:
     wanted, artifact, content, said = MISTAKES[case]
     if artifact:
@@ -185,25 +186,24 @@ def test_a_mistake_or_a_damaged_artifact_is_one_sentence(
     if content is not None:
         (output / "artifacts" / artifact).write_bytes(content)
     names = [name.replace("OUT", str(output)) for name in wanted]
-    assert runs("--output", output, "--compare", *names) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = refusal("runs", "--output", output, "--compare", *names)
     assert said.replace("OUT", str(output)) in line
     assert not (output / "comparison.html").exists()
 
 
 def test_artifacts_that_a_later_run_has_replaced_are_not_compared(
-    output: Path, capsys: pytest.CaptureFixture[str]
+    output: Path, refusal: Refusal
 ) -> None:
     # Without `metadata.sqlite` TFX counts from 1 again.
     [second] = read_records(str(output), "2")
     again = dataclasses.replace(second, id="4", started="2026-11-22T10:04:00.000+00:00")
     write_record(again, str(output))
     assert runs("--output", output, "--compare", "1", "4") == 0
-    assert runs("--output", output, "--compare", "1", "2") == 2
-    assert "of run 2 is gone: run 4 has another in its place" in capsys.readouterr().err
+    said = refusal("runs", "--output", output, "--compare", "1", "2")
+    assert "of run 2 is gone: run 4 has another in its place" in said
 
 
-def test_a_page_elsewhere(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_elsewhere(output: Path, tmp_path: Path, refusal: Refusal) -> None:
     arguments = ("--output", output, "--compare", "1", "2", "--to")
     assert runs(*arguments, tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
@@ -212,5 +212,4 @@ def test_a_page_elsewhere(output: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (("--to", "page.html"), "--to needs --compare A B"),
         ((*arguments, "page.html", "--json"), "--json is for the list of runs"),
     ):
-        assert runs(*wrong) == 2
-        assert said in capsys.readouterr().err
+        assert said in refusal("runs", *wrong)

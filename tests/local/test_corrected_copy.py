@@ -15,6 +15,7 @@ from components.ingest.lookup import list_images
 from components.ingest.source.corrections import Correction, write_corrections
 from pipeline_def.apps.review.corrected_copy import CorrectedCopy, write_corrected_copy
 from pipeline_def.runs.record import Data
+from tests.conftest import Refusal
 from tests.ingest.test_decisions import decide
 from tests.local.run_samples import write_run
 from tests.pictures import write_folder
@@ -123,7 +124,7 @@ EARLIER = {"near_duplicates": "drop", "transcode": "png"}
 
 
 def test_the_command_copies_the_images_of_the_newest_run(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ) -> None:
     output = folder.parent / "out"
     write_run(output, 1, data=Data(folder=str(folder)), configuration={"ingest": EARLIER})
@@ -144,6 +145,5 @@ def test_the_command_copies_the_images_of_the_newest_run(
     assert len(contents(target)) == 12
     shutil.rmtree(target)
     (output / "corrections.csv").write_text("sha256\n")
-    assert local_runner.main(argv) == 2
-    assert "first line must be sha256,path" in capsys.readouterr().err
+    assert "first line must be sha256,path" in refusal(*argv)
     assert not target.exists()

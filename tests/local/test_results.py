@@ -14,6 +14,7 @@ from components.contract.model_files import INPUT_FILE
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results, summarize
 from pipeline_def.runs.record import Data, Pushed, Recorder, RunRecord, Step, StepOutput
+from tests.conftest import Refusal
 from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
@@ -102,6 +103,7 @@ def test_what_a_user_gets_after_the_last_step(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     record = record_all(recorder, baseline=0.8, pushed={"pushed": 0})
     data = write_folder(tmp_path / "images", each=2)
@@ -121,8 +123,7 @@ def test_what_a_user_gets_after_the_last_step(
     Path(layout.report).unlink()
     Path(layout.report).mkdir()
     monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
-    assert local_runner.main(arguments) == 2
-    assert f"Cannot write {layout.report}: Is a directory." in capsys.readouterr().err
+    assert f"Cannot write {layout.report}: Is a directory." in refusal(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from components.host.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Pushed, Recorder, Step, StepOutput, read_records
 from pipeline_def.runs.table import show_runs
+from tests.conftest import Refusal
 from tests.local.run_samples import FIRST, configure, end_step, write_run
 from tests.local.test_display import Terminal
 
@@ -143,16 +144,14 @@ UNREADABLE = {
 
 @pytest.mark.parametrize(("content", "message"), UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_what_cannot_be_read_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, message: str
+    tmp_path: Path, refusal: Refusal, content: str | None, message: str
 ) -> None:
     if content is not None:
         write_run(tmp_path, 1)
         path = Path(Layout(str(tmp_path)).record("1"))
         written = path.read_text().rstrip().removesuffix("}")
         path.write_text(content if content.startswith("{") else f"{written}, {content}}}")
-    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert message in refusal("runs", "--output", tmp_path)
     assert record_run(tmp_path).record.state == "running"
 
 

@@ -35,6 +35,7 @@ from pipeline_def.runs.history import SelectedRun
 from pipeline_def.runs.record import read_records, write_record
 from tests.apps.review.reviewed import SHARD, digest, draw_images, reviewing, suspect, write_output
 from tests.apps.serve.serving import ask
+from tests.conftest import Refusal
 from tests.local.run_samples import write_run
 from tests.pictures import encode, picture, png_bomb, turned
 from tests.repository import ROOT
@@ -274,24 +275,23 @@ def test_images_are_joined_and_sorted() -> None:
     ],
 )
 def test_a_mistake_gets_a_sentence(
-    shared: tuple[int, Path], arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    shared: tuple[int, Path], arguments: list[str], says: str, refusal: Refusal
 ) -> None:
     _, output = shared
     (output / "index.html").write_text("<html>")
     words = [word.format(output) for word in arguments]
-    assert local_runner.main(["review", "--output", str(output), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refusal("review", "--output", output, *words)
 
 
 def test_without_suspects_there_is_nothing_to_review_and_damaged_ones_get_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ) -> None:
     output = write_output(tmp_path, draw_images(1), [])
     assert local_runner.main(["review", "--output", str(output)]) == 0
     assert "nothing to review" in capsys.readouterr().out
     (output / "artifacts" / "suspects" / SUSPECTS_FILE).write_bytes(b"PAR1")
-    assert local_runner.main(["review", "--output", str(output)]) == 2
-    assert f"Cannot read {output}/artifacts/suspects/{SUSPECTS_FILE}: " in capsys.readouterr().err
+    said = refusal("review", "--output", output)
+    assert f"Cannot read {output}/artifacts/suspects/{SUSPECTS_FILE}: " in said
 
 
 @pytest.mark.parametrize(

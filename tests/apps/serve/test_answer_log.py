@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import local_runner
 from pipeline_def.apps.serve.metrics import AnswerLog
 from tests.apps.serve.serving import FakeModel, ask, instances, png, serving
+from tests.conftest import Refusal
 from tests.docs.markdown import read_page
 
 ROW = {"label": b"cat", "probabilities": [0.25, 0.75], "error": b"", "known": False}
@@ -67,18 +67,13 @@ def test_a_log_that_fails_says_so_once_and_goes_on(
     ],
 )
 def test_a_log_that_cannot_be_written_is_refused_at_the_start(
-    tmp_path: Path,
-    place: str,
-    says: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, place: str, says: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pushed" / "1").mkdir(parents=True)
     (tmp_path / "pushed" / "1" / "saved_model.pb").touch()
     monkeypatch.setattr("pipeline_def.apps.serve.command.Model", lambda path: FakeModel())
-    words = ["--output", str(tmp_path), "--port", "0", "--log", place.format(tmp_path)]
-    assert local_runner.main(["serve", *words]) == 2
-    assert says.format(tmp_path) in capsys.readouterr().err
+    words = ("--output", tmp_path, "--port", 0, "--log", place.format(tmp_path))
+    assert says.format(tmp_path) in refusal("serve", *words)
 
 
 def test_the_documented_code_finds_drift(

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-import local_runner
 from pipeline_def.apps.serve.options import SCREEN, ServerOptions, parse_options
+from tests.conftest import Refusal
 
 
 def test_what_is_not_said_is_local_and_limited(
@@ -40,10 +40,5 @@ def test_what_is_not_said_is_local_and_limited(
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],
 )
-def test_a_mistake_gets_a_sentence(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert local_runner.main(["serve", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert "Traceback" not in said
+def test_a_mistake_gets_a_sentence(arguments: list[str], says: str, refusal: Refusal) -> None:
+    assert says in refusal("serve", *arguments)

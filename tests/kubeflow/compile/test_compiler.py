@@ -31,6 +31,7 @@ from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Ta
 from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
+from tests.conftest import Refusal
 from tests.kubeflow.conftest import MINIMAL, config, container, interface, settings_of
 from tests.nodes import NODES
 
@@ -374,19 +375,15 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("argv", "message"), MISTAKES.items())
 def test_mistakes_exit_with_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: str, message: str
+    tmp_path: Path, refusal: Refusal, argv: str, message: str
 ) -> None:
-    words = ["--output", str(tmp_path / "x.yaml"), *shlex.split(argv)]
-    assert kfp_runner.main([*MINIMAL, *words]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
+    words = ("--output", tmp_path / "x.yaml", *shlex.split(argv))
+    assert message in refusal(*MINIMAL, *words, program="kfp_runner")
 
 
-def test_missing_options_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_options_and_help(capsys: pytest.CaptureFixture[str], refusal: Refusal) -> None:
     for word in ("compile", "deploy", ""):
-        assert kfp_runner.main(word.split()) == 2
-        [line] = capsys.readouterr().err.splitlines()
-        assert line.startswith("kfp_runner.py: error: ")
+        refusal(*word.split(), program="kfp_runner")
     for argv, text in ((("--help",), "compile|run|"), (("compile", "--help"), "--image")):
         # argparse ends the process itself, with status 0.
         with contextlib.suppress(SystemExit):

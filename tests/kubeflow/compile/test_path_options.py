@@ -15,6 +15,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
+from tests.conftest import Refusal
 from tests.kubeflow.conftest import MINIMAL, executor_input
 from tests.pictures import write_folder
 
@@ -52,25 +53,24 @@ def test_every_option_that_names_a_place_is_opened_by_a_step_or_needs_none() -> 
 
 @pytest.mark.parametrize("target", ["oss", "vertex"])
 @pytest.mark.parametrize("option", FILES)
-def test_a_path_on_this_machine_is_refused(
-    option: str, target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_on_this_machine_is_refused(option: str, target: str, refusal: Refusal) -> None:
     # Another volume, with a name that begins like the path.
     steps = ("--kubeflow.steps", VOLUMES.format("/mnt/dis"))
     argv = (*MINIMAL, "--target", target, *steps, f"--{option}", "/mnt/disk")
-    assert kfp_runner.main(argv) == 2
-    said = capsys.readouterr().err
+    said = refusal(*argv, program="kfp_runner")
     assert f"--{option} is /mnt/disk: a cluster needs a URL" in said
     assert ("a path on a volume" in said) is (target == "oss")
 
 
-def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_volume_that_a_step_lacks_is_named(refusal: Refusal) -> None:
     steps = ("--kubeflow.steps", "{Evaluator-Pusher: {volumes: {claim: /mnt}}}")
-    assert kfp_runner.main([*MINIMAL, *steps, "--kubeflow.storage", "/mnt/models"]) == 2
-    assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
-    # A run without a search has no Tuner.
-    assert kfp_runner.main([*MINIMAL, "--model.weights", "/mnt/backbone.npz"]) == 2
-    assert "that kubeflow.steps mounts in Trainer." in capsys.readouterr().err
+    for step, options in {
+        "ImageExampleGen": (*steps, "--kubeflow.storage", "/mnt/models"),
+        # A run without a search has no Tuner.
+        "Trainer": ("--model.weights", "/mnt/backbone.npz"),
+    }.items():
+        said = refusal(*MINIMAL, *options, program="kfp_runner")
+        assert f"that kubeflow.steps mounts in {step}." in said
 
 
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
