@@ -5,13 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from components.contract.configuration import (
-    Fraction,
-    Number,
-    Text,
-    configuration,
-    require,
-)
+from components.contract.configuration import Fraction, Number, Text, configuration, require
 from components.contract.example import ALL_COLUMNS, SLICINGS
 from components.metrics.metric_table import MetricName
 

@@ -60,11 +60,7 @@ from components.evaluation.verdict import (
     describe_thresholds,
     measure_accuracy,
 )
-from components.metrics.evaluation_files import (
-    Judgment,
-    Verdict,
-    write_judgment,
-)
+from components.metrics.evaluation_files import Judgment, Verdict, write_judgment
 from components.metrics.fold_predictions import FoldPredictions, read_folds
 from components.metrics.prediction_file import read_predictions
 from components.metrics.slices import choose_slices

@@ -13,11 +13,7 @@ from typing import Any
 import tensorflow_model_analysis as tfma
 from google.protobuf import json_format
 from tensorflow_model_analysis.metrics import metric_types
-from tensorflow_model_analysis.proto import (
-    config_pb2,
-    metrics_for_slice_pb2,
-    validation_result_pb2,
-)
+from tensorflow_model_analysis.proto import config_pb2, metrics_for_slice_pb2, validation_result_pb2
 from tensorflow_model_analysis.version import VERSION
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 

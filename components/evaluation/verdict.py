@@ -13,12 +13,7 @@ from components.evaluation.slice_counts import SliceValues
 from components.metrics.evaluation_files import Outcome, Verdict
 from components.metrics.metric_table import ACCURACY, METRICS
 from components.metrics.predictions import OVERALL, Flags, Ints, SliceKey
-from components.metrics.proof import (
-    AccuracyChange,
-    estimate_images_needed,
-    percent,
-    weigh,
-)
+from components.metrics.proof import AccuracyChange, estimate_images_needed, percent, weigh
 
 _CURRENT = "the current model"
 ALONE = "there is no current model to compare with"

@@ -5,21 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from components.contract.confidence import (
-    CONFIDENCE,
-    Interval,
-    Z,
-    proportion_interval,
-)
+from components.contract.confidence import CONFIDENCE, Interval, Z, proportion_interval
 from components.metrics.metric_table import TOP
-from components.metrics.predictions import (
-    MOST_LOSS,
-    Counts,
-    Flags,
-    Floats,
-    Ints,
-    Predictions,
-)
+from components.metrics.predictions import MOST_LOSS, Counts, Flags, Floats, Ints, Predictions
 from components.metrics.score_metrics import mean_auc
 
 # Not ece: it grows with noise, and each resample adds some, so the interval misses the true value

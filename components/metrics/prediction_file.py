@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from components.contract.artifact_files import on_disk, open_file
 from components.contract.example import decode_text, encode_text
 from components.contract.model_files import KNOWN_SCORE
-from components.metrics.predictions import (
-    Evaluated,
-    Ints,
-    Predictions,
-    PredictionStats,
-)
+from components.metrics.predictions import Evaluated, Ints, Predictions, PredictionStats
 
 PREDICTIONS_FILE = "predictions.parquet"
 

@@ -6,15 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from components.contract.confidence import Interval, proportion_interval
-from components.metrics.predictions import (
-    EDGES,
-    Counts,
-    Floats,
-    Ints,
-    Scores,
-    divide,
-    mean_known,
-)
+from components.metrics.predictions import EDGES, Counts, Floats, Ints, Scores, divide, mean_known
 
 
 def measure_areas(ids: Ints, probabilities: Scores) -> Floats:

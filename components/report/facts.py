@@ -9,13 +9,7 @@ from components.contract.example import EVAL, TEST, TRAIN, count_folds, name_fol
 from components.metrics.classification_metrics import Comparison, ModelMetrics
 from components.metrics.evaluation_files import FormatResult, Verdict
 from components.metrics.score_metrics import Unknowns
-from components.report.shown import (
-    ClassSample,
-    PredictedImage,
-    Reject,
-    SuspectFacts,
-    Without,
-)
+from components.report.shown import ClassSample, PredictedImage, Reject, SuspectFacts, Without
 
 MATRIX_CLASSES = 50
 """Most classes of a confusion matrix: a larger one is unreadable, and too large for Kubeflow."""

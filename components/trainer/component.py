@@ -8,12 +8,7 @@ from tfx import types
 from tfx.components.trainer import component, executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
-from tfx.types import (
-    artifact_utils,
-    component_spec,
-    standard_artifacts,
-    standard_component_specs,
-)
+from tfx.types import artifact_utils, component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
 from components.contract.configuration import from_dict, to_dict

@@ -26,13 +26,7 @@ from components.storage.transfer import copy_folder, remove_folder
 from components.trainer.config.recipes import get_value
 from components.trainer.input.host_calls import forget_calls
 from components.trainer.loop.checkpoint import checkpoint_dir
-from components.trainer.preparation import (
-    FOLDS,
-    prepare,
-    read_config,
-    save_trained,
-    start_devices,
-)
+from components.trainer.preparation import FOLDS, prepare, read_config, save_trained, start_devices
 from components.tuner.search import search
 
 # As TFX's Tuner names its file.

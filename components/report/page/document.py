@@ -15,18 +15,10 @@ from markupsafe import Markup
 from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
-from components.report.page.classes import (
-    describe_balance,
-    describe_classes,
-    describe_confusion,
-)
+from components.report.page.classes import describe_balance, describe_classes, describe_confusion
 from components.report.page.formatting import load_templates
 from components.report.page.images import describe_images, describe_map, describe_suspects
-from components.report.page.metrics import (
-    describe_calibration,
-    describe_metrics,
-    describe_slices,
-)
+from components.report.page.metrics import describe_calibration, describe_metrics, describe_slices
 from components.report.page.summary import describe_summary
 from components.report.page.training import describe_training
 

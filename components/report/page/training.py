@@ -11,14 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from components.contract.example import EVAL, TRAIN
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.report.facts import KeptEpoch, ReportFacts
-from components.report.page.drawing import (
-    SERIES,
-    SOFT,
-    WHOLE,
-    Drawing,
-    draw,
-    place_legend,
-)
+from components.report.page.drawing import SERIES, SOFT, WHOLE, Drawing, draw, place_legend
 from components.report.page.formatting import number, percent
 
 History = Mapping[str, Sequence[float]]

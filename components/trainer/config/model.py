@@ -10,14 +10,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from annotated_types import Interval
 
-from components.contract.configuration import (
-    Count,
-    Fraction,
-    Number,
-    Text,
-    configuration,
-    require,
-)
+from components.contract.configuration import Count, Fraction, Number, Text, configuration, require
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError
 from components.contract.model_files import ExportFormat

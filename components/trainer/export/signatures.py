@@ -13,13 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.artifact_files import on_disk
-from components.contract.example import (
-    ENCODED,
-    LABEL,
-    LABEL_ID,
-    LABEL_VOCABULARY,
-    decode_text,
-)
+from components.contract.example import ENCODED, LABEL, LABEL_ID, LABEL_VOCABULARY, decode_text
 from components.contract.model_files import KNOWN, KNOWN_SCORE
 from components.images.canonical import decode
 from components.images.options import TransformConfig

@@ -25,11 +25,7 @@ from components.trainer.input.host_calls import (
     share_captured,
 )
 from components.trainer.input.sampler import Int64Array, ShuffledSampler, TrainingOrder
-from components.trainer.input.shards import (
-    RecordTable,
-    Shards,
-    map_shards,
-)
+from components.trainer.input.shards import RecordTable, Shards, map_shards
 from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
 
 BATCHES_AHEAD = 2

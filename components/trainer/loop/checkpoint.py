@@ -22,11 +22,7 @@ from components.records.record_index import read_rows
 from components.storage.object_store import SCHEMES
 from components.trainer.config.training import TrainerConfig
 from components.trainer.input.shards import Shards
-from components.trainer.loop.strategy import (
-    own_directory,
-    require_agreement,
-    sync_replicas,
-)
+from components.trainer.loop.strategy import own_directory, require_agreement, sync_replicas
 from components.trainer.networks.weights_file import weights_version
 
 _LOGGER = logging.getLogger(__name__)

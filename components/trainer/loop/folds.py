@@ -31,13 +31,7 @@ from components.trainer.loop.calibration import fit_temperature, improves
 from components.trainer.loop.fold_images import Rows, SmallSet
 from components.trainer.loop.known_features import score_evaluation
 from components.trainer.loop.linear_head import fit_head
-from components.trainer.loop.train import (
-    HEAD,
-    Mode,
-    Shared,
-    Training,
-    full_lengths,
-)
+from components.trainer.loop.train import HEAD, Mode, Shared, Training, full_lengths
 from components.trainer.networks.parts import Parts
 from components.trainer.training_input import TrainingInput
 
