@@ -24,7 +24,7 @@ import numpy.typing as npt
 from benchmarks.measuring import options
 from benchmarks.measuring.process import Progress, run_pipeline
 from benchmarks.measuring.results import Figures, Spread, write_results
-from components.contract.image_tables import read_embeddings, read_images
+from components.contract.image_tables import open_images, read_embeddings
 from components.report.suspects.labels import find_wrong_labels, judge_labels
 from components.report.suspects.similar import Columns, Features
 from pipeline_def.local.preparation import write_digits
@@ -118,7 +118,7 @@ def _run(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Features]:
     options_of_run = [f"--{option}" for option in chosen]
     run_pipeline(["--data", str(folder), "--output", str(output), *options_of_run])
     [run] = output.glob("artifacts/Trainer/model_run/*")
-    table, features = read_images(str(run)), read_embeddings(str(run))
+    table, features = open_images(str(run)).read(), read_embeddings(str(run))
     assert features is not None
     columns = {name: table[name].to_numpy() for name in table.column_names}
     # The next run replaces the file.

@@ -17,6 +17,9 @@ CARD_FILE = "model_card.md"
 METRICS_FILE = "metrics.json"
 """File names of the report's artifacts in a local run, where each artifact is a folder."""
 
+COPY_BYTES = 2**24
+"""Bytes of a file that are copied at once."""
+
 # Beam runners that work on the step's own machine, where its disk is.
 _LOCAL_RUNNERS = {"", "fnapi", "direct", "bundlebaseddirect", "switchingdirect", "prism"}
 
@@ -107,6 +110,15 @@ def move(source: str, target: str) -> None:
         os.replace(source, target)
     else:
         _gfile().rename(source, target, overwrite=True)
+
+
+def put(source: str, target: str) -> None:
+    """Move a file of this disk to a path on it, or copy it to a URL."""
+    if on_disk(target):
+        os.replace(source, target)
+    else:
+        with open(source, "rb") as file, open_file(target, "wb") as uploaded:
+            shutil.copyfileobj(file, uploaded, COPY_BYTES)
 
 
 def link(source: str, target: str) -> None:

@@ -6,7 +6,6 @@ Parquet has no float16 in pyarrow 10, so features are a NumPy file beside the ta
 import contextlib
 import io
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from components.contract.artifact_files import make_folders, move, on_disk, open_file, reading
+from components.contract.artifact_files import make_folders, on_disk, open_file, put, reading
 
 IMAGES_FILE = "images.parquet"
 EMBEDDINGS_FILE = "embeddings.npy"
@@ -35,7 +34,6 @@ _LARGEST = float(np.finfo(np.float16).max)
 _FORMAT: Any = np.lib.format
 # Batches may be of a few images; a group has metadata of its own.
 _ROW_GROUP = 8192
-_COPY_BYTES = 2**24
 
 
 class ImageTableWriter:
@@ -106,22 +104,11 @@ def write_image_table(folder: str, *, rows: int) -> Iterator[ImageTableWriter]:
             writer.close()
         # The table last: readers take embeddings beside it as complete.
         for name in sorted(os.listdir(scratch)):
-            source, target = os.path.join(scratch, name), os.path.join(folder, name)
-            if on_disk(folder):
-                move(source, target)
-            else:
-                with open(source, "rb") as local, open_file(target, "wb") as uploaded:
-                    shutil.copyfileobj(local, uploaded, _COPY_BYTES)
-
-
-def read_images(folder: str) -> Any:
-    """Read `images.parquet` as a `pyarrow.Table`; None if the trainer has written none."""
-    opened = open_images(folder)
-    return opened and opened.read()
+            put(os.path.join(scratch, name), os.path.join(folder, name))
 
 
 def open_images(folder: str) -> Any:
-    """Open `images.parquet` as a `pyarrow.parquet.ParquetFile`; see `read_images`."""
+    """Open `images.parquet` as a `pyarrow.parquet.ParquetFile`; None if there is none."""
     path = os.path.join(folder, IMAGES_FILE)
     try:
         with open_file(path, "rb") as file, reading(path):

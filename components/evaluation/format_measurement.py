@@ -29,12 +29,7 @@ _Run = Callable[[Any], Any]
 
 
 def measure_formats(
-    model_uri: str,
-    examples_uri: str,
-    split: str,
-    read: Callable[[], Evaluated],
-    *,
-    max_drop: float,
+    model_uri: str, examples_uri: str, split: str, read: Callable[[], Evaluated], *, max_drop: float
 ) -> list[FormatResult]:
     """Measure the exports that Trainer wrote, if any."""
     folder = os.path.join(model_uri, FORMATS_FOLDER)

@@ -7,7 +7,6 @@ that memory does not grow with the images.
 
 import json
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,13 +23,13 @@ from components.contract.artifact_files import (
     move,
     on_disk,
     open_file,
+    put,
     remove,
 )
 from components.contract.example import EVAL, FILENAME, SHA256, count_folds, decode_text
 from components.contract.model_files import KNOWN_SCORE
 from components.metrics.fold_predictions import FoldPredictions
 from components.metrics.prediction_file import (
-    COPY_BYTES,
     LABEL_KEYS,
     PREDICTIONS_FILE,
     PROBABILITIES,
@@ -147,11 +146,7 @@ def _write_file(evaluation_uri: str, groups: Iterable[Any]) -> None:
             writer.write_table(group)
         if writer:
             writer.close()
-            if on_disk(target):
-                move(path, target)
-                return
-            with open(path, "rb") as file, open_file(target, "wb") as uploaded:
-                shutil.copyfileobj(file, uploaded, COPY_BYTES)
+            put(path, target)
 
 
 def replace_probabilities(

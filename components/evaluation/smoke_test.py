@@ -64,15 +64,13 @@ class SmokeTest:
         except subprocess.TimeoutExpired:
             return f"the exported model made no predictions within {self._seconds:g} s"
         if status:
-            self._check_space()
+            if shutil.disk_usage(self._folder.name).free < _LEAST_SPACE:
+                # It could not even log that.
+                path = str(self._path(_PREDICTIONS))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             return f"the exported model cannot be loaded and run: {self._last_line()}"
         predicted = json.loads(self._path(_PREDICTIONS).read_text(encoding="utf-8"))
         return explain_difference(predicted, self._names, read(self._names))
-
-    def _check_space(self) -> None:
-        """Raise an error if the disk is full, which the process could not even log."""
-        if shutil.disk_usage(self._folder.name).free < _LEAST_SPACE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path(_PREDICTIONS)))
 
     def _last_line(self) -> str:
         lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()

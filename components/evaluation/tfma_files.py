@@ -135,9 +135,7 @@ _NamedModels = Sequence[tuple[str, CountedModel]]
 
 
 def _list_metrics(
-    models: _NamedModels,
-    key: SliceKey,
-    compared: tuple[SliceValues, SliceValues] | None,
+    models: _NamedModels, key: SliceKey, compared: tuple[SliceValues, SliceValues] | None
 ) -> Iterator[tuple[Any, float]]:
     """Yield key and value of the metrics of a slice, and of their differences to the baseline."""
     for model_name, measured in models:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from components.contract.artifact_files import make_folders, open_file
 from components.contract.model_files import FOLDS_FILE
+from components.metrics.prediction_file import read_scores
 from components.metrics.predictions import Ints, Scores
 
 
@@ -68,11 +69,9 @@ def read_folds(saved_model: str) -> FoldPredictions | None:
             table = pq.read_table(io.BytesIO(file.read()))
     except FileNotFoundError:
         return None
-    labels = tuple(json.loads(table.schema.metadata[b"labels"]))
-    flat = table["probabilities"].combine_chunks().flatten().to_numpy()
     return FoldPredictions(
-        labels=labels,
+        labels=tuple(json.loads(table.schema.metadata[b"labels"])),
         keys=tuple(table["sha256"].to_pylist()),
         folds=table["fold"].to_numpy(),
-        probabilities=flat.reshape(-1, len(labels)),
+        probabilities=read_scores(table, "probabilities"),
     )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from components.contract.artifact_files import on_disk, open_file
+from components.contract.artifact_files import COPY_BYTES, on_disk, open_file
 from components.contract.example import decode_text, encode_text
 from components.contract.model_files import KNOWN_SCORE
 from components.metrics.predictions import Evaluated, Ints, Predictions, PredictionStats
@@ -26,9 +26,6 @@ PROBABILITIES = ("probabilities", "baseline_probabilities")
 
 LABEL_KEYS = (b"labels", b"baseline_labels")
 """Keys of the metadata: the label of each column of probabilities, JSON."""
-
-COPY_BYTES = 2**24
-"""Bytes of a file that are copied at once."""
 
 MOST_SCORES = 50_000_000
 """Probabilities of all models that a report holds in memory: 200 MB, of 25,000 images of 1,000

@@ -168,11 +168,7 @@ def _make_header(
         span=int(examples.span or 0) or None,
         version=int(examples.version or 0) or None,
         code=properties["code"],
-        config={
-            "ingest": ingest,
-            **training["config"],
-            "evaluation": thresholds,
-        },
+        config={"ingest": ingest, **training["config"], "evaluation": thresholds},
         versions={"python": platform.python_version(), **installed},
         started=training["started"],
         training_seconds=training["seconds"],

@@ -33,6 +33,7 @@ def write_metrics(facts: ReportFacts) -> str:
     `training.json`, or null.
     """
     comparison = facts.comparison
+    labels, confusion = facts.metrics.labels, facts.metrics.confusion
     report = {
         "split": facts.split,
         "folds": facts.folds,
@@ -53,20 +54,19 @@ def write_metrics(facts: ReportFacts) -> str:
         "per_class": _classes(facts.metrics),
         "slices": [asdict(part) for part in comparison.slices],
         "confused": [asdict(pair) for pair in comparison.confused],
-        "confusion": _confusion(facts.metrics),
-        "calibration": _calibration(facts.metrics),
+        "confusion": [
+            (labels[row], labels[column], confusion[row, column])
+            for row, column in np.argwhere(confusion)
+        ],
+        "calibration": [
+            {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
+            for low, high, examples, sure, right in facts.metrics.reliability
+        ],
         "formats": [asdict(version) for version in facts.formats],
         "known": asdict(facts.unknowns) if facts.unknowns else None,
         "search": facts.search,
     }
     return json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"
-
-
-def _calibration(metrics: ModelMetrics) -> list[dict[str, float]]:
-    return [
-        {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
-        for low, high, examples, sure, right in metrics.reliability
-    ]
 
 
 def _model(facts: ReportFacts) -> dict[str, Any]:
@@ -103,14 +103,6 @@ def _classes(metrics: ModelMetrics) -> dict[str, dict[str, Any]]:
         }
         for row, label in enumerate(metrics.labels)
     }
-
-
-def _confusion(metrics: ModelMetrics) -> list[tuple[str, str, Any]]:
-    labels = metrics.labels
-    return [
-        (labels[row], labels[column], metrics.confusion[row, column])
-        for row, column in np.argwhere(metrics.confusion)
-    ]
 
 
 def _plain(value: Any) -> Any:

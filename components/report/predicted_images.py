@@ -34,11 +34,7 @@ class Chosen(NamedTuple):
 
 
 def choose_images(
-    evaluated: Evaluated,
-    *,
-    mistakes: int,
-    images: int,
-    shown: Collection[str] = (),
+    evaluated: Evaluated, *, mistakes: int, images: int, shown: Collection[str] = ()
 ) -> Chosen:
     """Choose the most informative examples.
 

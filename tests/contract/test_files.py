@@ -17,7 +17,6 @@ from components.contract.image_tables import (
     Texts,
     open_images,
     read_embeddings,
-    read_images,
     read_suspects,
     write_image_table,
     write_suspects,
@@ -42,7 +41,7 @@ def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.Monke
         for first, count in ((0, 3), (3, 3), (6, 1)):
             table.add(columns(first, count), features[first : first + count])
     assert sorted(path.name for path in tmp_path.iterdir()) == [EMBEDDINGS_FILE, IMAGES_FILE]
-    images, rows = read_images(str(tmp_path)), read_embeddings(str(tmp_path))
+    images, rows = open_images(str(tmp_path)).read(), read_embeddings(str(tmp_path))
     expected = {name: list(values) for name, values in columns(0, 7).items()}
     assert images.to_pydict() == expected
     paths = Texts(open_images(str(tmp_path)), "path")
@@ -78,16 +77,16 @@ def test_an_interrupted_pass_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_other_trainers_write_no_table(tmp_path: Path) -> None:
-    assert read_images(str(tmp_path)) is None
+    assert open_images(str(tmp_path)) is None
     assert read_embeddings(str(tmp_path)) is None
     with write_image_table(str(tmp_path), rows=1) as table:
         table.add(columns(0, 1))
-    assert read_images(str(tmp_path)).num_rows == 1
+    assert open_images(str(tmp_path)).read().num_rows == 1
     assert read_embeddings(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "read"), [(IMAGES_FILE, read_images), (EMBEDDINGS_FILE, read_embeddings)]
+    ("name", "read"), [(IMAGES_FILE, open_images), (EMBEDDINGS_FILE, read_embeddings)]
 )
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, name: str, read: Any) -> None:
     (tmp_path / name).write_bytes(b"\x93NUMPY cut off")
@@ -102,9 +101,7 @@ def test_each_part_is_read_by_its_number(parts: list[bytes], tmp_path: Path) -> 
     assert [read_part(path, number) for number in range(len(parts))] == parts
 
 
-def test_suspects_keep_every_field_and_the_highest_scores_are_first(
-    tmp_path: Path,
-) -> None:
+def test_suspects_keep_every_field_and_the_highest_scores_are_first(tmp_path: Path) -> None:
     low = Suspect("a" * 64, "cat/é.jpg", "train", "cat", "dark", 0.25)
     high = Suspect("b" * 64, "dog/2.jpg", "test", "dog", "label", 0.75, "cat", ("cat/1.jpg",))
     path = str(tmp_path / "suspects.parquet")

@@ -24,11 +24,7 @@ few_resamples = pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize(
     ("hits", "examples", "low", "high"),
     # Newcombe 1998, "Two-Sided Confidence Intervals for the Single Proportion", table I, method 3.
-    [
-        (81, 263, 0.2553, 0.3662),
-        (0, 20, 0.0000, 0.1611),
-        (1, 1, 0.2065, 1.0000),
-    ],
+    [(81, 263, 0.2553, 0.3662), (0, 20, 0.0000, 0.1611), (1, 1, 0.2065, 1.0000)],
 )
 def test_intervals_of_proportions_are_as_published(
     hits: int, examples: int, low: float, high: float
@@ -39,9 +35,7 @@ def test_intervals_of_proportions_are_as_published(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.1, 0.05, 0.05), (0.02, 0.06, 0.01), (0.3, 0.01, 0.0)])
-def test_f1_intervals_have_95_percent_coverage(
-    shares: tuple[float, float, float],
-) -> None:
+def test_f1_intervals_have_95_percent_coverage(shares: tuple[float, float, float]) -> None:
     """Of 200 images, some are found, some taken for the class, some missed, and the rest others."""
     hits, taken, missed = shares
     f1 = 2 * hits / (2 * hits + taken + missed)
@@ -102,10 +96,7 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
         drawn = draw_models(seed)
         assert drawn.baseline
         pair = [
-            {
-                **Counts.of(model.stats).scalars(),
-                "auc": mean_auc(model.ids, model.probabilities),
-            }
+            {**Counts.of(model.stats).scalars(), "auc": mean_auc(model.ids, model.probabilities)}
             for model in (drawn.candidate, drawn.baseline)
         ]
         samples.append(pair)

@@ -79,10 +79,7 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         *(measured(1000, 900, guess=0.1, gained=20, lost=22), {}, "blessed"),
         "90 % (88 to 91.7), baseline 10 %: no worse than the current model (within 0.02).",
     ),
-    "too few": (
-        *(AS_GOOD, {}, "undecided"),
-        f"80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}.",
-    ),
+    "too few": (*(AS_GOOD, {}, "undecided"), f"80 % (72.9 to 85.6), baseline 10 %: 150 {FEW}."),
     "both doubts": (
         *(measured(20, 9, guess=0.4, gained=2, lost=2), {}, "undecided"),
         f"45 % (25.8 to 65.8), baseline 40 %: 20 {GUESSING} and to compare it with the current "

@@ -191,20 +191,12 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     (
         "training spent 40% of its time waiting for input",
         "set input.cache to decoded",
-        {
-            "input_facts": {
-                "input_wait_fraction": 0.4,
-                "advice": "set input.cache to decoded.",
-            }
-        },
+        {"input_facts": {"input_wait_fraction": 0.4, "advice": "set input.cache to decoded."}},
     ),
 ]
 
 
-TWO_PHASES = (
-    TrainedPhase("head", 1, 1, exported=False),
-    TrainedPhase("fine_tune", 3, 3),
-)
+TWO_PHASES = (TrainedPhase("head", 1, 1, exported=False), TrainedPhase("fine_tune", 3, 3))
 FALL = [0.6, 0.5, 0.4]
 
 

@@ -15,7 +15,7 @@ import tensorflow_transform as tft
 from components.contract import example
 from components.contract.configuration import from_dict, to_dict
 from components.contract.errors import ModelError
-from components.contract.image_tables import read_embeddings, read_images
+from components.contract.image_tables import open_images, read_embeddings
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -179,7 +179,7 @@ def test_files_of_a_training(trained: Trained) -> None:
     assert size["parameters"] == sum(weights.size for weights in trained.keras.get_weights())
     files = (trained.run.parent / "model").rglob("*")
     assert size["bytes"] == sum(file.stat().st_size for file in files if file.is_file())
-    images, rows = read_images(str(trained.run)), read_embeddings(str(trained.run))
+    images, rows = open_images(str(trained.run)).read(), read_embeddings(str(trained.run))
     assert rows is not None
     assert images.num_rows == len(rows) == 120
     assert set(images["split"].to_pylist()) == {"train", "eval"}

@@ -20,9 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
     return write_shards(path, labels={"train": LABELS}, train=[10, 6], evaluation=[4])
 
 
-def test_class_weights_are_equal_per_class_and_one_in_the_mean(
-    folder: ShardFolder,
-) -> None:
+def test_class_weights_are_equal_per_class_and_one_in_the_mean(folder: ShardFolder) -> None:
     weights = training_input(folder, balance="weights").class_weights(5)
     assert weights is not None
     assert weights == pytest.approx([16 / 36, 16 / 9, 0, 16 / 3, 0])

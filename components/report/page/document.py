@@ -41,7 +41,8 @@ _SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
     "run": ("Run", lambda facts: {}),
 }
 
-FILTERS: dict[str, Callable[..., Any]] = {
+# Name in templates → function.
+_FILTERS: dict[str, Callable[..., Any]] = {
     "base64": formatting.encode,
     "bdi": formatting.isolate,
     "clip": formatting.clip,
@@ -50,7 +51,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "duration": format_duration,
     "first_of": formatting.first_of,
     "html": formatting.escape,
-    "integer": formatting.integer,
+    "integer": "{:,}".format,
     "number": formatting.number,
     "percent": formatting.percent,
     "scale": formatting.scale,
@@ -60,7 +61,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "signed": formatting.signed,
     "titled": formatting.titled,
 }
-"""Name in templates → function."""
 
 
 def render(facts: ReportFacts) -> str:
@@ -82,4 +82,4 @@ def render_template(name: str, **values: Any) -> Markup:
 
 @functools.cache
 def _templates() -> Environment:
-    return load_templates(Path(__file__).parent / "templates", formatting.escape, FILTERS)
+    return load_templates(Path(__file__).parent / "templates", formatting.escape, _FILTERS)

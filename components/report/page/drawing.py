@@ -34,14 +34,7 @@ SERIES = ((FIRST, "o", "-"), (SECOND, "D", "--"))
 """Color, marker and line of each series, so that series do not differ by color alone."""
 
 # Placeholder colors, and the variables of the page's theme that replace them.
-_THEMED = {
-    INK: "ink",
-    SOFT: "soft",
-    LINE: "line",
-    BACK: "back",
-    FIRST: "first",
-    SECOND: "second",
-}
+_THEMED = {INK: "ink", SOFT: "soft", LINE: "line", BACK: "back", FIRST: "first", SECOND: "second"}
 _SETTINGS = {
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -82,11 +75,7 @@ class Drawing:
 
 
 def draw(
-    paint: Callable[[Figure], None],
-    *,
-    caption: str,
-    height: float,
-    name: str = "",
+    paint: Callable[[Figure], None], *, caption: str, height: float, name: str = ""
 ) -> Drawing:
     """Draw a figure; the same calls give the same bytes.
 
@@ -150,11 +139,7 @@ class IntervalRow:
 
 
 def draw_intervals(
-    rows: Sequence[IntervalRow],
-    *,
-    axis: str,
-    names: ModelNames = REPORT_NAMES,
-    caption: str,
+    rows: Sequence[IntervalRow], *, axis: str, names: ModelNames = REPORT_NAMES, caption: str
 ) -> Drawing:
     """Draw rows of fractions from the top down."""
     compared = any(math.isfinite(row.baseline) for row in rows)

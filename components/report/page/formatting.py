@@ -4,7 +4,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,6 @@ def signed(value: float) -> str:
     return f"{value:+.{decimals}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
-def integer(value: int) -> str:
-    """Format an integer with thousands separators."""
-    return f"{value:,}"
-
-
 def percent(value: float) -> str:
     """Format a fraction; only exactly 1 is shown as 100%, and only 0 as 0%."""
     if not math.isfinite(value):
@@ -132,9 +127,7 @@ def encode(image: Thumbnail) -> str:
 
 
 def load_templates(
-    folder: Path | Sequence[Path],
-    escape: Callable[[object], Markup],
-    filters: dict[str, Callable[..., Any]],
+    folder: Path, escape: Callable[[object], Markup], filters: dict[str, Callable[..., Any]]
 ) -> Environment:
     """Load the templates of a folder; they escape every value."""
     environment = Environment(

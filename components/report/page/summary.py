@@ -13,7 +13,7 @@ from components.metrics.classification_metrics import ModelMetrics
 from components.metrics.proof import SIGNIFICANT
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
-from components.report.page.formatting import count, integer, percent, shorten
+from components.report.page.formatting import count, percent, shorten
 from components.report.page.metrics import judge
 
 # Pictures of the strip: one line on a desktop screen.
@@ -73,7 +73,7 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     return {
         "Architecture": model["build_fn"] or model["name"],
         "Input": f"{size} × {size} pixels",
-        "Parameters": integer(facts.model["parameters"]),
+        "Parameters": f"{facts.model['parameters']:,}",
         "Started from": _START.get(model["weights"], model["weights"]),
         "Size on disk": describe_bytes(facts.model["bytes"]),
         "Training speed": f"{facts.input_facts[RATE]:,.0f} images/s",

@@ -118,9 +118,7 @@ def _write(metric: str, value: float) -> str:
     return f"{value:.3g}" if metric == LEARNING_RATE else number(value)
 
 
-def _list_columns(
-    series: Mapping[str, Mapping[str, Sequence[float]]],
-) -> dict[str, list[str]]:
+def _list_columns(series: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[str]]:
     """Return title → cell of each epoch."""
     columns = {}
     for metric, of_splits in series.items():

@@ -157,7 +157,7 @@ def draw_map(columns: Columns, features: Features, suspects: Collection[str]) ->
     )
 
 
-def lay_out(features: Features, *, seed: int = 0) -> Places:
+def lay_out(features: Features) -> Places:
     """Return coordinates from 0 to 1, [rows, 2]: similar images lie close together.
 
     The same features give the same places on as many threads.
@@ -169,12 +169,9 @@ def lay_out(features: Features, *, seed: int = 0) -> Places:
         perplexity=min(_NEIGHBORS, (len(rows) - 1) / 3),
         init="pca",
         max_iter=_ITERATIONS,
-        random_state=seed,
+        random_state=0,
     )
-    return _scale(layout.fit_transform(rows).astype(np.float64))
-
-
-def _scale(places: Places) -> Places:
+    places = layout.fit_transform(rows).astype(np.float64)
     low, high = np.percentile(places, (_OUTLYING, 100 - _OUTLYING), axis=0)
     scaled = np.clip((places - low) / np.maximum(high - low, 1e-9), 0, 1)
     # Halfway to equal spacing, for room between the points of a tight group.

@@ -185,9 +185,7 @@ class TrainerConfig:
 
 
 # The search itself, and what all of its trials must have in common.
-_SHARED = {
-    *("minutes", "fixed", "recipe", "folds", "metric", "seed", "accelerator", "calibrate"),
-}
+_SHARED = {*("minutes", "fixed", "recipe", "folds", "metric", "seed", "accelerator", "calibrate")}
 _SEARCHABLE = [
     f"{section}.{option.name}"
     for section in ("training", "transfer", "augmentation", "model")

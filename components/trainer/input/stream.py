@@ -36,10 +36,7 @@ def read_in_order(shards: Shards, config: TransformConfig) -> tf.data.Dataset:
 
 
 def shuffle_epochs(
-    shards: Shards,
-    config: TransformConfig,
-    order: TrainingOrder,
-    position: int,
+    shards: Shards, config: TransformConfig, order: TrainingOrder, position: int
 ) -> tf.data.Dataset:
     """Return the records from `position` on, shuffled while serialized.
 

@@ -27,13 +27,13 @@ class Cluster:
     """Its index among the processes of that kind."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self | None:
+    def from_environment(cls) -> Self | None:
         """Read TF_CONFIG, or return None if it is not set, or lists nothing.
 
         Raises:
             ConfigurationError: TF_CONFIG is malformed.
         """
-        text = (os.environ if environment is None else environment).get("TF_CONFIG")
+        text = os.environ.get("TF_CONFIG")
         try:
             config = json.loads(text or "{}")
             if config == {}:

@@ -91,9 +91,10 @@ def _regress(
 
 
 def measure(logits: Floats, ids: NDArray[np.int64]) -> dict[str, float]:
-    """Return `loss`, `accuracy` and `balanced_accuracy` of logits, [images, classes]."""
-    if not len(ids):
-        return dict.fromkeys(("loss", "accuracy", "balanced_accuracy"), float("nan"))
+    """Return `loss`, `accuracy` and `balanced_accuracy` of at least one image.
+
+    Logits are [images, classes], `ids` the true label ids, [images].
+    """
     right = logits.argmax(axis=1) == ids
     losses = -pick_true(log_softmax, logits, ids, 1.0)
     recalls = [right[ids == label].mean() for label in np.unique(ids)]

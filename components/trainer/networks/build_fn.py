@@ -59,8 +59,7 @@ def _check_network(network: Any, path: str) -> None:
     for method in ("train_step", "compute_loss"):
         if getattr(type(network), method) is not getattr(tf_keras.Model, method):
             raise _mistake(
-                path,
-                f"its network overrides {method}, which training does not call: use add_loss",
+                path, f"its network overrides {method}, which training does not call: use add_loss"
             )
     if getattr(network, "compiled_loss", None) is not None:
         _LOGGER.warning("The loss that %s compiles is ignored: training decides about it.", path)

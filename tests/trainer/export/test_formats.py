@@ -154,10 +154,7 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
 @pytest.mark.usefixtures("converting_here")
 @pytest.mark.parametrize(
     "name",
-    [
-        *("cnn", "resnet9"),
-        *(pytest.param(name, marks=pytest.mark.weekly) for name in FAMILIES),
-    ],
+    [*("cnn", "resnet9"), *(pytest.param(name, marks=pytest.mark.weekly) for name in FAMILIES)],
 )
 def test_networks_have_every_format_and_answer_alike_as_onnx(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

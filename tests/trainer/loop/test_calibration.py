@@ -7,10 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from components.trainer.loop import calibration
-from components.trainer.loop.calibration import (
-    fit_temperature,
-    predict_logits,
-)
+from components.trainer.loop.calibration import fit_temperature, predict_logits
 
 
 def predictions(

@@ -20,11 +20,7 @@ LABELS = tf.constant(RANDOM.integers(0, CLASSES, BATCH))
 
 
 def make_step(
-    *,
-    class_weights: Any = None,
-    frozen: bool = False,
-    penalty: bool = False,
-    **options: Any,
+    *, class_weights: Any = None, frozen: bool = False, penalty: bool = False, **options: Any
 ) -> tuple[tf_keras.Model, Step]:
     """Return a model and its step."""
     tf_keras.utils.set_random_seed(1)

@@ -36,8 +36,11 @@ TWO, ONE = tf_config(WORKERS, index=1), tf_config({"chief": ["a:1"]}, "chief")
         pytest.param("{}", 0, False, id="no cluster"),
     ],
 )
-def test_processes_of_a_cluster_and_the_chief_among_them(text: str, size: int, chief: bool) -> None:
-    cluster = Cluster.from_environment({"TF_CONFIG": text})
+def test_processes_of_a_cluster_and_the_chief_among_them(
+    monkeypatch: pytest.MonkeyPatch, text: str, size: int, chief: bool
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    cluster = Cluster.from_environment()
     assert (cluster and (cluster.size, cluster.is_chief)) == ((size, chief) if size else None)
 
 

@@ -47,9 +47,7 @@ def mobilenet(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
 
 
 @pytest.mark.slow
-def test_networks_normalize_with_the_statistics_of_the_data(
-    mobilenet: ModelConfig,
-) -> None:
+def test_networks_normalize_with_the_statistics_of_the_data(mobilenet: ModelConfig) -> None:
     dark, bright = IMAGES // 2, IMAGES // 2 + 100
     shifted = [value + 100 for value in STATISTICS["mean"]]
     for config in (mobilenet, TINY["cnn"]):
