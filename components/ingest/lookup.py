@@ -81,18 +81,15 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
             listing = _add_checksums(listing, config)
         path = write_listing(listing, listings) if listings else ""
         facts = read_facts(path) if path else listing.facts()
-    cut = {}
     if config.corrections and listings:
         # The listing holds the corrections, so moving their file must not ingest again.
-        name = posixpath.basename(config.corrections)
-        cut["config"] = to_json(dataclasses.replace(config, corrections=name))
-    settled = {**cut, **facts}
+        config = dataclasses.replace(config, corrections=posixpath.basename(config.corrections))
+        facts["config"] = to_json(config)
     # The facts name the span, however it was chosen.
-    decided = from_json(IngestConfig, cut.get("config", properties["config"]))
-    options = to_json(dataclasses.replace(decided, span=None))
-    made_of = {**settled, "config": options, "code": properties.get("code_digest")}
+    options = to_json(dataclasses.replace(config, span=None))
+    made_of = {**facts, "config": options, "code": properties.get("code_digest")}
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
-    return {**settled, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
+    return {**facts, LISTING_PROPERTY: path, EXAMPLES_KEY_PROPERTY: key}
 
 
 def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:

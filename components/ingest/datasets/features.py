@@ -16,7 +16,7 @@ _LABELS: tuple[str, ...] = (_TEXT, "label", "labels", "cls", "class", _NUMBER)
 _LABELS += ("fine_label", "category", "target", "label_name", "label_text", "label_str")
 _LABELS += ("class_name", "txt")
 _SPLITS = ("split",)
-EXTENSIONS = (*(ends.removeprefix(".") for ends in PICTURES), "jp2", "jxl", "pbm", "pgm", "ppm")
+EXTENSIONS = (*(ends.removeprefix(".") for ends in PICTURES), "jxl")
 """Extensions of images in WebDataset; those that cannot be decoded are rejected."""
 _MASKS = {"seg", "segmentation", "mask", "masks", "depth", "annotation", "instance", "semantic"}
 _MASKS |= {"label", "labels", "gt", "panoptic", "disparity", "normals", "alpha", "matte"}

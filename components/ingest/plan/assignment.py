@@ -148,26 +148,17 @@ def find_copies(images: Images) -> dict[str, list[ImageFile]]:
 
 
 def list_duplicates(
-    copies: Mapping[str, Sequence[ImageFile]],
-    rule: SplitRule,
-    corrected: Mapping[str, str | None],
+    copies: Mapping[str, Sequence[ImageFile]], assignment: Assignment
 ) -> list[Duplicate]:
-    """Describe the copies that `find_copies` has found, sorted by first path.
-
-    `corrected` is the digest of a corrected image → its label.
-    """
+    """Describe the copies that `find_copies` has found, sorted by first path."""
     duplicates = []
     for sha256, files in copies.items():
+        images = ((file, sha256) for file in files)
         entries = sorted(
-            (file.path, corrected.get(sha256) or file.label, rule.split_of(file, sha256))
-            for file in files
+            (image[0].path, assignment.label_of(*image), assignment.rule.split_of(*image))
+            for image in images
         )
         paths, labels, in_splits = zip(*entries, strict=True)
         distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
         duplicates.append(Duplicate(sha256, paths, *distinct))
     return sorted(duplicates, key=lambda duplicate: duplicate.paths)
-
-
-def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
-    """Return the images with more than one label."""
-    return [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]

@@ -96,7 +96,7 @@ def decide(
     for labels, warning in ((divided, _DIVIDED), (undivided, _UNDIVIDED)):
         if labels:
             logging.warning(warning, ", ".join(map(quote, labels)))
-    duplicates = list_duplicates(copies, assignment.rule, corrected)
+    duplicates = list_duplicates(copies, assignment)
     return Decision(assignment, duplicates, outcomes, near, divided, undivided)
 
 

@@ -137,10 +137,8 @@ def bind(
     alike: dict[str, collections.Counter[str]] = {}
     for cluster in clusters:
         keys = []
-        for file, sha256 in (
-            (file, digest) for digest in cluster.digests for file in files[digest]
-        ):
-            if file.split is None:
+        for sha256 in cluster.digests:
+            for file in (file for file in files[sha256] if file.split is None):
                 keys.append(key := _key_of(file, sha256, alone))
                 alike.setdefault(key, collections.Counter())[file.label] += 1
         sets.append(keys)

@@ -49,7 +49,7 @@ _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 class RefusedValueError(ValueError):
-    """Continues a sentence such as "the label 'x', which"."""
+    """Continues a sentence such as "the label 'x', which" or "the column age"."""
 
 
 def read_value(value: Any) -> str | None:
@@ -121,10 +121,6 @@ class Several(NamedTuple):
     values: tuple[Any, ...]
 
 
-class _UnusableError(Exception):
-    """Says why a column cannot be kept, as in "the column age " + reason."""
-
-
 def keep_columns(
     rows: Sequence[Mapping[str, Any]], *, source: str, parse: bool
 ) -> list[dict[str, Plain]]:
@@ -142,7 +138,7 @@ def keep_columns(
     for name in dict.fromkeys(name for row in rows for name in row):
         try:
             values = _read_column(rows, name, parse=parse)
-        except _UnusableError as reason:
+        except RefusedValueError as reason:
             raise ConfigurationError(
                 f"ingest.columns names {quote(name)}, but that column of {source} {reason}."
             ) from None
@@ -162,11 +158,11 @@ def _read_column(
 ) -> list[Plain | None]:
     """Return the value of every row, all of one type; None where it is missing."""
     if not re.fullmatch(rf"[a-z0-9_.-]{{1,{_LONGEST_NAME}}}", name):
-        raise _UnusableError(
+        raise RefusedValueError(
             f"needs a name of 1 to {_LONGEST_NAME} letters from a to z, digits, -, . and _"
         )
     if name in _RESERVED:
-        raise _UnusableError("has a reserved name: rename it")
+        raise RefusedValueError("has a reserved name: rename it")
     values = [_clean(row.get(name)) for row in rows]
     kind = _choose_type({value for value in values if value is not None}, parse=parse)
     missing = () if kind is str else _MISSING_NUMBERS
@@ -175,9 +171,9 @@ def _read_column(
 
 def _clean(value: Any) -> Plain | None:
     if isinstance(value, Several):
-        raise _UnusableError("has several values for one image")
+        raise RefusedValueError("has several values for one image")
     if isinstance(value, bytes | list | tuple | Mapping):
-        raise _UnusableError("has values that are neither text nor numbers")
+        raise RefusedValueError("has values that are neither text nor numbers")
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool):
@@ -186,16 +182,16 @@ def _clean(value: Any) -> Plain | None:
     text: Plain = value if isinstance(value, str | int | float) else str(value)
     if isinstance(text, str):
         if len(text) > _LONGEST_TEXT:
-            raise _UnusableError(f"has values of more than {_LONGEST_TEXT} characters")
+            raise RefusedValueError(f"has values of more than {_LONGEST_TEXT} characters")
         if not text.isprintable():
-            raise _UnusableError("has values with line breaks or unprintable characters")
+            raise RefusedValueError("has values with line breaks or unprintable characters")
     return text
 
 
 def _choose_type(values: Collection[Plain], *, parse: bool) -> type[Plain]:
     """Return the first of int, float and str that fits all values of a column."""
     if not values:
-        raise _UnusableError("has no values")
+        raise RefusedValueError("has no values")
     known = (value for value in values if not (parse and value in _MISSING_NUMBERS))
     kinds = {_type_of(value, parse=parse) for value in known}
     return next((kind for kind in (str, float, int) if kind in kinds), str)

@@ -21,34 +21,25 @@ from components.contract.example import (
 from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
-from components.ingest.plan.assignment import Duplicate, Report, conflicts
+from components.ingest.plan.assignment import Report
+from components.ingest.plan.decision import Decision
 from components.ingest.plan.splits import check_classes, require_splits
-from components.ingest.source.corrections import CorrectionOutcome, summarize
+from components.ingest.source.corrections import summarize
 from components.ingest.source.listing import Listing, find_look_alikes
 
 _NAMED = 3
 
 
-def write_rejects(
-    rejects_uri: str,
-    report: Report,
-    listing: Listing,
-    duplicates: Sequence[Duplicate],
-    outcomes: Sequence[CorrectionOutcome],
-    clusters: Sequence[Mapping[str, Any]],
-    classes: Mapping[str, Sequence[str]],
-) -> None:
-    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary.
-
-    `clusters` are the lines of the list of near duplicates, and `classes` further entries of the
-    summary, lists of classes.
-    """
+def write_rejects(rejects_uri: str, report: Report, listing: Listing, decided: Decision) -> None:
+    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary."""
+    duplicates, clusters = decided.duplicates, decided.near
     rejects = sorted(report.rejects, key=lambda reject: reject["path"])
     for reject in rejects:
         # TFX removes the outputs of a failed node; the log keeps the list.
         if reject["category"] != Category.REMOVED.value:
             logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
-    for conflict in conflicts(duplicates):
+    conflicts = [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
+    for conflict in conflicts:
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
     summary: dict[str, Any] = {
         "files": len(listing.files) + len(listing.skipped),
@@ -58,12 +49,13 @@ def write_rejects(
         "rejected_by_category": _count(reject["category"] for reject in rejects),
         "skipped_by_reason": _count(listing.skipped.values()),
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
-        "label_conflicts": len(conflicts(duplicates)),
+        "label_conflicts": len(conflicts),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
         "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
         "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
         "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
-        **classes,
+        "divided_classes": decided.divided,
+        "undivided_classes": decided.undivided,
         "look_alikes": find_look_alikes(listing),
         "notes": dict(report.notes),
     }
@@ -71,8 +63,9 @@ def write_rejects(
         logging.warning("%s of %s images: %s.", f"{count:,}", f"{len(listing.files):,}", note)
     make_folders(rejects_uri)
     if listing.corrections.path:
-        summary["corrections"] = summarize(listing.corrections, outcomes)
-        _write_lines(rejects_uri, CORRECTIONS_FILE, (outcome.to_dict() for outcome in outcomes))
+        summary["corrections"] = summarize(listing.corrections, decided.outcomes)
+        outcomes = (outcome.to_dict() for outcome in decided.outcomes)
+        _write_lines(rejects_uri, CORRECTIONS_FILE, outcomes)
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     skipped = ({"path": path, "reason": reason} for path, reason in listing.skipped.items())
     _write_lines(rejects_uri, SKIPPED_FILE, skipped)

@@ -153,10 +153,7 @@ def _account(
     rejects: str,
 ) -> dict[str, Any]:
     """Write the lists of rejects, check that all is well, and return the facts of the index."""
-    classes = {"divided_classes": decided.divided, "undivided_classes": decided.undivided}
-    write_rejects(
-        rejects, report, listing, decided.duplicates, decided.outcomes, decided.near, classes
-    )
+    write_rejects(rejects, report, listing, decided)
     check_report(report, listing, config)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
     index: dict[str, Any] = {
