@@ -25,7 +25,7 @@ from components.records.shard_files import PLANS, count_examples, read_index
 from components.records.tfrecord import read_frames
 from tests.ingest import plain
 from tests.ingest.plain import HEADER, Ingested
-from tests.ingest.test_decisions import decide
+from tests.ingest.test_corrections import decide
 from tests.pictures import encode, picture
 
 CONFIG = IngestConfig(splits={"train": 0.6, "eval": 0.4}, min_shard_images=8)

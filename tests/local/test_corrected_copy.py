@@ -16,7 +16,7 @@ from components.ingest.source.corrections import Correction, write_corrections
 from pipeline_def.apps.review.corrected_copy import CorrectedCopy, write_corrected_copy
 from pipeline_def.runs.record import Data
 from tests.conftest import Refusal
-from tests.ingest.test_decisions import decide
+from tests.ingest.test_corrections import decide
 from tests.local.run_samples import write_run
 from tests.pictures import write_folder
 
