@@ -8,7 +8,6 @@ that memory does not grow with the images.
 import json
 import os
 import tempfile
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,9 +19,7 @@ import pyarrow.parquet as pq
 from components.contract.artifact_files import (
     list_names,
     make_folders,
-    move,
     on_disk,
-    open_file,
     put,
     remove,
 )
@@ -54,11 +51,11 @@ _NAME, _KEY = FILENAME.encode(), SHA256.encode()
 class PartWriter:
     """Writes the predictions of a shard, batch by batch."""
 
-    def __init__(self, file: Any, labels: Sequence[Sequence[bytes]]) -> None:
-        """Write to a binary file; `labels` are those of each model's columns."""
+    def __init__(self, path: str, labels: Sequence[Sequence[bytes]]) -> None:
+        """Write to a file on the disk; `labels` are those of each model's columns."""
         names = (json.dumps(list(map(decode_text, of_model))).encode() for of_model in labels)
         self._facts = dict(zip(LABEL_KEYS, names, strict=False))
-        self._file, self._waiting = file, list[Any]()
+        self._path, self._waiting = path, list[Any]()
         self._writer: Any = None
 
     def add(
@@ -85,7 +82,7 @@ class PartWriter:
     def flush(self) -> None:
         """Write the batches that wait."""
         table = pa.concat_tables(self._waiting)
-        self._writer = self._writer or pq.ParquetWriter(self._file, table.schema, **_WRITE_OPTIONS)
+        self._writer = self._writer or pq.ParquetWriter(self._path, table.schema, **_WRITE_OPTIONS)
         self._writer.write_table(table, _ROW_GROUP)
         self._waiting.clear()
 
@@ -109,14 +106,15 @@ def open_part(
 
     If a distributed runner gives the same shard to two workers, the last one wins.
     """
-    path = os.path.join(evaluation_uri, _PARTS, f"{name}.parquet")
-    unfinished = f"{path}.{uuid.uuid4().hex}"
-    make_folders(os.path.dirname(path))
-    with open_file(unfinished, "wb") as file:
-        writer = PartWriter(file, labels)
+    folder = os.path.join(evaluation_uri, _PARTS)
+    make_folders(folder)
+    # pyarrow cannot write to TensorFlow's files of a bucket.
+    with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
+        unfinished = os.path.join(scratch, name)
+        writer = PartWriter(unfinished, labels)
         yield writer
         writer.close()
-    move(unfinished, path)
+        put(unfinished, f"{folder}/{name}.parquet")
 
 
 def join_parts(evaluation_uri: str) -> None:

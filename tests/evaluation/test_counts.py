@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.contract.artifact_files import list_names
 from components.contract.example import SLICINGS
 from components.evaluation import prediction_writer
 from components.evaluation.prediction_writer import join_parts, open_part
@@ -32,8 +33,15 @@ def few_open_files(more: int) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize("shards", [1, 40])
-def test_predictions_are_joined_in_the_order_of_the_shards(shards: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shards", "url"),
+    [(1, ""), (40, ""), pytest.param(2, "ram://evaluation", marks=pytest.mark.slow)],
+)
+def test_predictions_are_joined_in_the_order_of_the_shards(
+    shards: int, url: str, tmp_path: Path
+) -> None:
+    """Also in a bucket, where Dataflow's workers leave them."""
+    folder = url or str(tmp_path)
     # More than one group of rows.
     examples, classes = 5000, 3
     random = np.random.default_rng(0)
@@ -43,13 +51,13 @@ def test_predictions_are_joined_in_the_order_of_the_shards(shards: int, tmp_path
     for number, rows in enumerate(np.array_split(np.arange(examples), shards)):
         columns = {name: [b"a"] * len(rows) for name in ("label", *SLICINGS)}
         columns["filename"] = [names[row] for row in rows]
-        with open_part(str(tmp_path), f"shard {number:02d}", labels) as part:
+        with open_part(folder, f"shard {number:02d}", labels) as part:
             for half in np.array_split(np.arange(len(rows)), 2):
                 texts = {name: [values[row] for row in half] for name, values in columns.items()}
                 part.add(texts, list(scores[:, rows[half]]))
     with few_open_files(20):
-        join_parts(str(tmp_path))
-    evaluated = read_predictions(str(tmp_path))
+        join_parts(folder)
+    evaluated = read_predictions(folder)
     encoded = [name.encode("utf-8", "surrogateescape") for name in evaluated.filenames]
     assert encoded == names
     assert evaluated.baseline
@@ -57,7 +65,7 @@ def test_predictions_are_joined_in_the_order_of_the_shards(shards: int, tmp_path
     assert evaluated.baseline.ids.tolist() == [1] * examples
     for model, expected in zip((evaluated.candidate, evaluated.baseline), scores, strict=True):
         np.testing.assert_array_equal(model.probabilities, expected)
-    assert [path.name for path in tmp_path.iterdir()] == ["predictions.parquet"]
+    assert list_names(folder) == ["predictions.parquet"]
 
 
 LABELS = tuple("abcdefg")
