@@ -16,9 +16,6 @@ class Interval:
     low: float
     high: float
 
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
 
 def widest(examples: int) -> float:
     """Return half the width of the interval of a proportion of 0.5, the widest one; at most 0.5."""

@@ -157,11 +157,11 @@ def read_embeddings(folder: str) -> Embeddings | None:
     try:
         with reading(path):
             if on_disk(path):
-                mapped: Embeddings = np.load(path, mmap_mode="r")
-                return mapped
-            with open_file(path, "rb") as file:
-                whole: Embeddings = np.load(io.BytesIO(file.read()))
-                return whole
+                embeddings: Embeddings = np.load(path, mmap_mode="r")
+            else:
+                with open_file(path, "rb") as file:
+                    embeddings = np.load(io.BytesIO(file.read()))
+            return embeddings
     except FileNotFoundError:
         return None
 

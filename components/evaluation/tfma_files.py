@@ -115,17 +115,14 @@ def write_results(
     with (
         RecordWriter(os.path.join(evaluation_uri, f"metrics{_SHARD}")) as metrics_file,
         RecordWriter(os.path.join(evaluation_uri, f"plots{_SHARD}")) as plots_file,
-        RecordWriter(os.path.join(evaluation_uri, f"attributions{_SHARD}")) as attributions_file,
     ):
         for slice_key in sorted(counted.models[0].values):
             key = () if slice_key == OVERALL else (slice_key,)
             metrics = dict(_list_metrics(named, slice_key, counted.compared))
             of_slice = writer.convert_slice_metrics_to_proto((key, metrics), None)
             plots = writer.convert_slice_plots_to_proto((key, _draw(named, slice_key)), None)
-            attributions = metrics_for_slice_pb2.AttributionsForSlice(slice_key=of_slice.slice_key)
             metrics_file.write([of_slice.SerializeToString()])
             plots_file.write([plots.SerializeToString()])
-            attributions_file.write([attributions.SerializeToString()])
     _write_config(evaluation_uri, tfma_config, {name: model.path for name, model in named})
     _write_validation(evaluation_uri, names[0], check)
 

@@ -149,11 +149,6 @@ def complete(config: TrainerConfig, transform_graph: types.BaseChannel) -> Train
     """Return the configuration with that of the ImageTransform that writes `transform_graph`."""
     if config.transform.size is not None:
         return config
-    return dataclasses.replace(config, transform=_transform_of(transform_graph))
-
-
-def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
-    """Return the configuration of the ImageTransform that writes `transform_graph`."""
     producer = getattr(transform_graph, "producer_component", None)
     fields = json.loads(getattr(producer, "exec_properties", {}).get("custom_config") or "{}")
     # TFX's own Transform may have a `custom_config` with other fields.
@@ -162,4 +157,4 @@ def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
             "transform_graph does not come from an ImageTransform of this pipeline: configure how "
             "the images were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
         )
-    return from_dict(TransformConfig, fields)
+    return dataclasses.replace(config, transform=from_dict(TransformConfig, fields))

@@ -123,8 +123,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
     trainer.run_fn(arguments)
     assert sum(steps) == shard_folder.shards("train").total // 16
     assert not list(tmp_path.glob("checkpoints/*"))
-    for before, after in zip(*exported, strict=True):
-        np.testing.assert_array_equal(before, after)
+    tf.nest.map_structure(np.testing.assert_array_equal, *exported)
 
 
 def save_a_part(model: Any, directory: str, **_: Any) -> None:
@@ -224,8 +223,8 @@ def test_a_training_in_bfloat16_starts_from_the_weights_of_another(
     for model, kind in ((computed, "bfloat16"), (exported, "float32")):
         layers = Parts.of(model).backbone.submodules
         assert {layer.compute_dtype for layer in layers if hasattr(layer, "kernel")} == {kind}
-    for ours, theirs in zip(exported.get_weights(), computed.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    weights = exported.get_weights(), computed.get_weights()
+    tf.nest.map_structure(np.testing.assert_array_equal, *weights)
 
 
 def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:

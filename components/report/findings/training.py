@@ -27,12 +27,11 @@ _TRAININGS, _LEAST_MINUTES = 5, 20
 _WORDS = {"train": "", "head": " of the first phase", "fine_tune": " of fine-tuning"}
 
 
-def _find_phase(facts: ReportFacts, kept: KeptEpoch) -> tuple[TrainedPhase, int, int]:
-    """Return the phase of an epoch, its place there, from 1 on, and the epochs until its end."""
+def _find_phase(facts: ReportFacts, kept: KeptEpoch) -> tuple[TrainedPhase, int]:
+    """Return the phase of an epoch, and the epochs until its end."""
     ends = itertools.accumulate(phase.epochs for phase in facts.phases)
     known = zip(facts.phases, ends, strict=True)
-    phase, end = next((phase, end) for phase, end in known if kept.epoch <= end)
-    return phase, kept.epoch - end + phase.epochs, end
+    return next((phase, end) for phase, end in known if kept.epoch <= end)
 
 
 def _lower_rate(facts: ReportFacts) -> str:
@@ -89,7 +88,7 @@ def check_length(facts: ReportFacts) -> Iterator[Finding]:
     """Look for phases that were too short, too long or useless."""
     if facts.kept_epoch is None:
         return
-    phase, _, end = _find_phase(facts, facts.kept_epoch)
+    phase, end = _find_phase(facts, facts.kept_epoch)
     limit, where = "training.epochs", _WORDS[phase.name]
     most, last = facts.find_option(limit), facts.phases[-1]
     if last.diverged:

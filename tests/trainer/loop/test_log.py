@@ -18,23 +18,15 @@ def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
     return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
 
 
-def test_epochs(tmp_path: Path) -> None:
-    values = {"loss": 0.5, "val_loss": 0.75, "images_per_second": 1000.0}
-    with TrainingLog(str(tmp_path)) as log:
-        log.write(values, 1)
-        assert scalars(tmp_path / "train", "epoch_loss") == [(1, 0.5)]
-        log.write({**values, "val_loss": 0.25}, 2)
-    assert scalars(tmp_path / "train", "epoch_images_per_second") == [(1, 1000), (2, 1000)]
-    assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
-
-
 def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
     with TrainingLog(str(tmp_path)) as log:
-        log.write({"loss": 1.0}, 1)
+        log.write({"loss": 1.0, "val_loss": 0.75}, 1)
+        assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1)], "before the end"
         log.write_step(98, loss=1.0)
     with TrainingLog(str(tmp_path), first_epoch=1, first_step=99) as log:
-        log.write({"loss": 0.5}, 1)
+        log.write({"loss": 0.5, "val_loss": 0.25}, 1)
         log.write_step(1, loss=0.25, learning_rate=0.125)
     assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
+    assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
     assert scalars(tmp_path / "train", "batch_loss") == [(98, 1), (100, 0.25)]
     assert scalars(tmp_path / "train", "batch_learning_rate") == [(100, 0.125)]

@@ -147,8 +147,7 @@ RESUMED: dict[str, tuple[dict[str, Any], int, int, int]] = {
 
 def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> None:
     """Compare weights and history bit for bit, except for measured times."""
-    for a, b in zip(ours[0], theirs[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+    tf.nest.map_structure(np.testing.assert_array_equal, ours[0], theirs[0])
     for name in set(ours[1]) - {RATE, INPUT_WAIT_FRACTION}:
         assert ours[1][name] == theirs[1][name]
 
@@ -236,8 +235,7 @@ def test_an_unusable_checkpoint_is_ignored_with_a_warning(
         checkpoints.restore()
     assert "Training starts over, as checkpoint" in caplog.text
     assert checkpoints.progress == Progress()
-    for ours, theirs in zip(model.get_weights(), untrained, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    tf.nest.map_structure(np.testing.assert_array_equal, model.get_weights(), untrained)
 
 
 def test_an_unreachable_store_costs_no_checkpoint(

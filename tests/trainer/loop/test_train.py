@@ -211,8 +211,8 @@ def test_a_kill_in_the_second_phase_changes_nothing(
     with pytest.raises(tf.errors.OpError, match="Killed"):
         killed.run()
     again = replace(killed, kill_at=None).run()
-    for ours, theirs in zip(again.model.get_weights(), whole.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    weights = again.model.get_weights(), whole.model.get_weights()
+    tf.nest.map_structure(np.testing.assert_array_equal, *weights)
     for name in whole.history.keys() - {RATE, INPUT_WAIT_FRACTION}:
         assert again.history[name] == whole.history[name]
 
@@ -241,8 +241,7 @@ def test_weights_that_fine_tuning_spoils_are_discarded(
         "training.learning_rate, which is 1e+38."
     ) in caplog.text
     heads = [Parts.of(both.model).head.get_weights() for both in (worse, diverged)]
-    for ours, theirs in zip(*heads, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    tf.nest.map_structure(np.testing.assert_array_equal, *heads)
     assert worse.answers is not None
     # Those that the first phase was measured by, but for features in float16.
     logits = [worse.model(images) for images, _ in worse.data.read_evaluation()]

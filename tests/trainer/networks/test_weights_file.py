@@ -18,7 +18,6 @@ from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.networks.weights_file import (
     name_network,
     read_weights,
-    weights_version,
     write_weights,
 )
 from tests.trainer.networks.networks import IMAGES, build, train
@@ -99,14 +98,6 @@ def test_a_damaged_file_is_one_sentence(file: Path, damage: Callable[[Path], Non
     damage(file)
     with pytest.raises(ModelError, match=r"backbone.npz is damaged"):
         read_weights(str(file))
-
-
-def test_the_version_changes_with_the_file(file: Path) -> None:
-    before = weights_version(config(file))
-    assert weights_version(config(file)) == before != ""
-    write_weights(str(file), {"conv": [np.zeros(7)]}, network="cnn")
-    os.utime(file, ns=(1, 1))
-    assert weights_version(config(file)) != before
 
 
 def test_checks_before_a_run_do_not_import_tensorflow() -> None:
