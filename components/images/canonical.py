@@ -36,17 +36,13 @@ def canonicalize(
             kept &= smaller
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
         image = tf.cond(
-            right_size,
-            lambda: image,
-            lambda: _resize(image, size=size, fit=config.fit),
+            right_size, lambda: image, lambda: _resize(image, size=size, fit=config.fit)
         )
         if config.storage in ("png", "raw"):
             return encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding twice would cost time and quality for nothing.
         return tf.cond(
-            tf.io.is_jpeg(file) & right_size & kept,
-            lambda: file,
-            lambda: encode(image, config),
+            tf.io.is_jpeg(file) & right_size & kept, lambda: file, lambda: encode(image, config)
         )
 
     rows = (encoded, read_orientations(encoded))
@@ -138,11 +134,7 @@ def decode(canonical: tf.Tensor, config: TransformConfig) -> tf.Tensor:
 
 def decode_file(file: tf.Tensor) -> tf.Tensor:
     """Decode a JPEG, PNG, GIF or BMP as stored, to uint8 [height, width, 3]."""
-    image = tf.cond(
-        tf.io.is_jpeg(file),
-        lambda: decode_jpeg(file),
-        lambda: decode_other(file),
-    )
+    image = tf.cond(tf.io.is_jpeg(file), lambda: decode_jpeg(file), lambda: decode_other(file))
     return tf.ensure_shape(image, [None, None, CHANNELS])
 
 

@@ -7,12 +7,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
 
-from components.contract.configuration import (
-    Number,
-    Positive,
-    configuration,
-    from_dict,
-)
+from components.contract.configuration import Number, Positive, configuration, from_dict
 from components.contract.example import LABEL_VOCABULARY
 from components.host.machine import available_cpus
 from components.images.check_result import Category, Rejected

@@ -14,12 +14,7 @@ Pixels = npt.NDArray[np.uint8]
 Batches = Iterable[tuple[Pixels, Any]]
 """Images, uint8 [batch, height, width, 3], and their labels."""
 
-STATISTICS = (
-    "brightness_low",
-    "brightness_high",
-    "contrast",
-    "sharpness",
-)
+STATISTICS = ("brightness_low", "brightness_high", "contrast", "sharpness")
 """Names of what `measure_pixels` returns."""
 
 # Records are ordered by hash, so the first ones are a random sample, always the same. 1,024 images

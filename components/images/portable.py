@@ -113,11 +113,7 @@ def _weigh(images: tf.Tensor, taps: _Taps, *, axis: int) -> tf.Tensor:
 
 
 def _triangle(
-    before: tf.Tensor,
-    after: tf.Tensor,
-    *,
-    antialias: bool = True,
-    rows: tf.Tensor | None = None,
+    before: tf.Tensor, after: tf.Tensor, *, antialias: bool = True, rows: tf.Tensor | None = None
 ) -> _Taps:
     """Return the taps of `tf.image.resize`: a triangle around each pixel's center.
 

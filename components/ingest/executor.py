@@ -11,11 +11,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
 from components.contract.configuration import from_json, to_json
-from components.contract.properties import (
-    CONFIG_PROPERTY,
-    EXAMPLES_KEY_PROPERTY,
-    FOLDER_PROPERTY,
-)
+from components.contract.properties import CONFIG_PROPERTY, EXAMPLES_KEY_PROPERTY, FOLDER_PROPERTY
 from components.contract.tfx_classes import Artifacts
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import LISTING_PROPERTY, list_source
@@ -57,11 +53,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         # The second pass only rearranges what the first has written, which needs no other machines.
         beam_args = [] if job.again else self._beam_pipeline_args
         WriteShards(job).run(
-            numbers,
-            self._make_beam_pipeline,
-            beam_args,
-            target=job.examples_uri,
-            images=job.unread,
+            numbers, self._make_beam_pipeline, beam_args, target=job.examples_uri, images=job.unread
         )
 
 

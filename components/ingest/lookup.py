@@ -23,12 +23,7 @@ from components.contract.printable import quote, quote_path
 from components.contract.properties import EXAMPLES_KEY_PROPERTY, LookupInput
 from components.host.machine import pause_collection
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.reading import (
-    check_table,
-    find_layout,
-    find_shards,
-    read_images,
-)
+from components.ingest.datasets.reading import check_table, find_layout, find_shards, read_images
 from components.ingest.datasets.record_listing import list_records
 from components.ingest.plan.splits import choose_splits
 from components.ingest.source.corrections import Corrections, load_corrections
@@ -179,11 +174,7 @@ def _join(root: str, parts: Mapping[int, Listing], notes: Sequence[str]) -> List
     of_spans = dict.fromkeys(note for part in parts.values() for note in part.notes)
     *_, last = parts.values()
     return dataclasses.replace(
-        last,
-        root=root,
-        files=keep(files, ImageFile),
-        skipped=skipped,
-        notes=(*notes, *of_spans),
+        last, root=root, files=keep(files, ImageFile), skipped=skipped, notes=(*notes, *of_spans)
     )
 
 

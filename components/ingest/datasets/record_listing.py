@@ -14,12 +14,7 @@ from components.contract.errors import DataError
 from components.contract.example import TRAIN
 from components.contract.printable import quote
 from components.ingest.config import IngestConfig
-from components.ingest.datasets.class_names import (
-    ClassNames,
-    ShardLabels,
-    check_names,
-    find_names,
-)
+from components.ingest.datasets.class_names import ClassNames, ShardLabels, check_names, find_names
 from components.ingest.datasets.features import Features, choose_features
 from components.ingest.datasets.reading import FORMATS
 from components.ingest.datasets.record import (

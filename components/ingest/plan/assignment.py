@@ -55,10 +55,8 @@ class Images:
     """As in `Assignment`."""
 
     def __iter__(self) -> Iterator[tuple[ImageFile, str]]:
-        for plan in self.facts:
-            for file, fact in plan.files():
-                if self.has(fact):
-                    yield file, fact.sha256
+        known = (pair for plan in self.facts for pair in plan.files())
+        return ((file, fact.sha256) for file, fact in known if self.has(fact))
 
     def has(self, fact: Fact) -> bool:
         """Return whether a file is not rejected."""
@@ -66,11 +64,9 @@ class Images:
 
 
 def iterate_digests(facts: Iterable[PlanFacts]) -> Iterator[tuple[ImageFile, str]]:
-    """Yield each file that could be read, rejected or not, with its digest."""
-    for plan in facts:
-        for file, fact in plan.files():
-            if fact.sha256:
-                yield file, fact.sha256
+    """Iterate over the files that could be read, rejected or not, each with its digest."""
+    known = (pair for plan in facts for pair in plan.files())
+    return ((file, fact.sha256) for file, fact in known if fact.sha256)
 
 
 @dataclass(frozen=True)

@@ -195,9 +195,7 @@ def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str |
 
 
 def judge(
-    corrections: Corrections,
-    labels: Set[str],
-    images: Mapping[str, Sequence[tuple[str, str]]],
+    corrections: Corrections, labels: Set[str], images: Mapping[str, Sequence[tuple[str, str]]]
 ) -> tuple[list[CorrectionOutcome], set[str]]:
     """Say what became of each correction.
 

@@ -44,11 +44,7 @@ class Row(NamedTuple):
 
 
 def read_manifest(
-    path: str,
-    wanted: Collection[str] = (),
-    *,
-    splits: Collection[str] = (),
-    folder: str = ".",
+    path: str, wanted: Collection[str] = (), *, splits: Collection[str] = (), folder: str = "."
 ) -> dict[str, Row]:
     """Read a CSV, JSON Lines or Parquet file with the columns path, label, split and group.
 

@@ -13,13 +13,7 @@ from components.host.machine import pause_collection
 from components.host.progress import report_result
 from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
-from components.ingest.plan.assignment import (
-    Assignment,
-    Images,
-    Report,
-    list_units,
-    report_on,
-)
+from components.ingest.plan.assignment import Assignment, Images, Report, list_units, report_on
 from components.ingest.plan.decision import Decision, decide
 from components.ingest.plan.facts import Fact, PlanFacts, plan_path, read_facts
 from components.ingest.plan.shard_plan import ShardPlan, plan_shards, write_plans
@@ -87,12 +81,7 @@ def ingest_listing(
             known = taken.facts.get(number) or read_facts(plan_path(examples, plan), plan)
             facts.append(dataclasses.replace(known, facts=tables.keep(known.facts)))
         decided = decide(
-            facts,
-            job.assignment,
-            listing,
-            config,
-            examples_uri=examples,
-            earlier=earlier.splits,
+            facts, job.assignment, listing, config, examples_uri=examples, earlier=earlier.splits
         )
         report = report_on(facts, decided.assignment)
     if report.misplaced:
@@ -156,11 +145,7 @@ def _account(
     write_rejects(rejects, report, listing, decided)
     check_report(report, listing, config)
     shrinking = {name: getattr(config, name) for name in SHRINKING}
-    index: dict[str, Any] = {
-        "splits": report.shards,
-        "labels": report.labels,
-        "ingest": shrinking,
-    }
+    index: dict[str, Any] = {"splits": report.shards, "labels": report.labels, "ingest": shrinking}
     if columns := describe_columns(listing.columns()):
         index["columns"] = columns
     by_hash = config.splits is None and listing.tally.labels.keys() - {TEST} == {None}
