@@ -80,12 +80,7 @@ def ingest(
         (write or write_all)(numbers, job)
 
     ingest_listing(
-        listing,
-        config,
-        examples=str(examples),
-        rejects=str(rejects),
-        write=note,
-        code=code,
+        listing, config, examples=str(examples), rejects=str(rejects), write=note, code=code
     )
     return Ingested(examples, rejects, sum(unread))
 

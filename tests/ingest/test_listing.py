@@ -15,12 +15,7 @@ from components.contract.configuration import to_json
 from components.contract.errors import DataError, StorageError
 from components.ingest.config import IngestConfig
 from components.ingest.lookup import list_images, list_source, look_up
-from components.ingest.source.listing import (
-    ImageFile,
-    Listing,
-    read_listing,
-    write_listing,
-)
+from components.ingest.source.listing import ImageFile, Listing, read_listing, write_listing
 from components.predict.files import find_sources
 from components.storage import row_table
 from components.storage.fetch import Unread, read_files
@@ -85,7 +80,7 @@ def test_unreadable_folders_are_skipped(tmp_path: Path, monkeypatch: pytest.Monk
     del failures["mount"]
     [source] = find_sources([str(tmp_path)])
     assert [entry.file.path for entry in source.entries if not entry.skipped] == [
-        *("cat/1.jpg", "dog/1.jpg", "mount/1.jpg"),
+        *("cat/1.jpg", "dog/1.jpg", "mount/1.jpg")
     ]
     with pytest.raises(StorageError, match=r"Cannot list .*/\.Trash-0"):
         find_files(str(tmp_path))

@@ -214,9 +214,7 @@ QUIRKS: Sequence[Quirk] = [
         "dog, bird",
     ),
     _parquet(
-        "a struct of bytes and path",
-        named(1, DOG_BIRD, image={"bytes": PNG, "path": "x"}),
-        "bird",
+        "a struct of bytes and path", named(1, DOG_BIRD, image={"bytes": PNG, "path": "x"}), "bird"
     ),
     _parquet(
         "numbers without names beside names",
