@@ -4,11 +4,10 @@ import fnmatch
 import importlib
 import importlib.util
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.repository import ROOT
 
 FAMILY = {
     "keras_tuner",

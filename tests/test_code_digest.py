@@ -16,8 +16,8 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from pipeline_def import code_digest, steps
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 # Every step, in a run's order.
 STEPS = list(steps.STEPS)
 

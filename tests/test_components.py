@@ -7,8 +7,7 @@ from pathlib import Path
 
 import components
 from pipeline_def.steps import STEPS
-
-ROOT = Path(__file__).parent.parent
+from tests.repository import ROOT
 
 _CHECK = """
 import sys

@@ -28,10 +28,9 @@ from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
 from tests.nodes import NODES
 from tests.pictures import COLOURS, encode, picture, turned
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)

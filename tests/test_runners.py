@@ -219,10 +219,10 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
         f"version 1 in {layout.pushed}, which knows blue, red: choose another --output, or replace "
         "the model with --new_task."
     )
-    prepare(Config(data=str(others)), layout, new_task=True)
+    prepare(Config(data=str(others), output=str(output)), new_task=True)
     assert "does not know" not in capsys.readouterr().out
     write_folder(others, each=30, labels=("blue",))
-    prepare(Config(data=str(others)), layout)
+    prepare(Config(data=str(others), output=str(output)))
     assert "Note:    version 1, the current model, does not know green, orange: both models" in (
         capsys.readouterr().out
     )

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from setup import COMMANDS, FOLDERS, PACKAGE, rename_imports
-
-ROOT = Path(__file__).parent.parent
+from tests.repository import ROOT
 
 
 def test_imports_of_our_modules_are_renamed_and_nothing_else() -> None:

@@ -94,11 +94,7 @@ def read_descriptions(owner: type) -> dict[str, str]:
 
 
 def print_requested_help(
-    arguments: Sequence[str],
-    usage: str,
-    *,
-    prog: str,
-    options: Mapping[str, Option],
+    arguments: Sequence[str], usage: str, *, prog: str, options: Mapping[str, Option]
 ) -> bool:
     """Print the help that the arguments ask for; return whether they ask for any.
 

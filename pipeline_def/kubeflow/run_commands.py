@@ -23,10 +23,7 @@ _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run fail
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
 _MOST_LISTED = 20
-_READERS: dict[str, Callable[[str], Parameter]] = {
-    "NUMBER_INTEGER": int,
-    "NUMBER_DOUBLE": float,
-}
+_READERS: dict[str, Callable[[str], Parameter]] = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 
 
 class Parser(argparse.ArgumentParser):

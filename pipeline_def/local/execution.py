@@ -26,10 +26,7 @@ from pipeline_def.runs.record import Recorder, RunRecord, Step, Steps, describe_
 
 
 def execute(
-    config: Config,
-    *,
-    output: Output | None = None,
-    seen: FirstLook | None = None,
+    config: Config, *, output: Output | None = None, seen: FirstLook | None = None
 ) -> RunRecord | None:
     """Run all steps; return the record, or None after printing an unexpected error.
 

@@ -29,7 +29,7 @@ from components.trainer.networks.imagenet import check_imagenet
 from components.trainer.networks.weights_file import name_network
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import describe_chosen, find_ineffective
+from pipeline_def.config.options import find_ineffective
 from pipeline_def.steps import TRAINER
 
 _LAYOUTS = {
@@ -52,8 +52,6 @@ class FirstLook:
     config: Config
     """Complete configuration."""
     recipe: Recipe
-    chosen: str
-    """The options that the recipe has set."""
     ineffective: tuple[str, ...]
     """Sentences about options of the user that change nothing."""
     classes: int
@@ -99,7 +97,6 @@ def _resolve(config: Config, listing: Listing, survey: Survey) -> FirstLook:
         survey,
         dataclasses.replace(config, given=given),  # The record of the run shows them.
         recipe,
-        chosen=describe_chosen(given, recipe),
         ineffective=tuple(find_ineffective(given, config, recipe)),
         classes=len(listing.labels()),
     )

@@ -28,7 +28,7 @@ _MOST_NAMED = 5
 _DIGITS = 1797
 
 
-def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstLook:
+def prepare(config: Config, *, new_task: bool = False) -> FirstLook:
     """Find the images, look at them for a second or two, and make the choices that follow.
 
     Raises:
@@ -39,7 +39,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     from components.ingest.source.listing import write_listing
     from pipeline_def.local.first_look import describe, look
 
-    console = Console(highlight=False)
+    console, layout = Console(highlight=False), Layout(config.output)
     if note := set_leftovers_aside(layout):
         print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)

@@ -31,11 +31,21 @@ from rich.text import Text
 from components.contract.printable import make_printable
 from components.host.progress import LOGGER
 
+if TYPE_CHECKING:
+    from pipeline_def.runs.record import Step
+
+PLAIN_INTERVAL = 10.0
+"""Seconds: without a terminal, a line of progress is printed at most this often."""
+
 INDENT = 13
 """Width of the titles: the longest title and a space."""
 
 # Words do not fit in less.
 _NARROWEST = 20
+# Fits the longest note of an epoch on a line of 80 characters.
+_BAR_WIDTH = 12
+# Most lines of a phase that stay on the screen.
+_MOST_LINES = 20
 
 
 def print_row(
@@ -64,18 +74,6 @@ def wrap(console: Console, text: str, *, indent: int = 0) -> list[str]:
 
 def _print(console: Console, title: str, line: str, indent: int, style: str) -> None:
     console.print(Text.assemble((f"{title:<{indent}}", style), line), soft_wrap=True)
-
-
-if TYPE_CHECKING:
-    from pipeline_def.runs.record import Step
-
-PLAIN_INTERVAL = 10.0
-"""Seconds: without a terminal, a line of progress is printed at most this often."""
-
-# Fits the longest note of an epoch on a line of 80 characters.
-_BAR_WIDTH = 12
-# Most lines of a phase that stay on the screen.
-_MOST_LINES = 20
 
 
 @contextlib.contextmanager

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_def.code_digest import whole_digest
-
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT
 
 
 def is_in_context(path: str) -> bool:

@@ -22,10 +22,10 @@ from pipeline_def.runs.record import Pushed, RunRecord, Step, StepOutput, read_r
 from tests.conftest import Refusal
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
-ROOT = Path(__file__).parents[2]
 LABELS = ("blue", "red")
 IMAGES = 30
 

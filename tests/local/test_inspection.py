@@ -12,8 +12,7 @@ from components.contract.errors import ConfigurationError
 from components.trainer.config.training import TrainingConfig
 from pipeline_def.local.first_look import check_accelerator
 from tests.pictures import encode, picture, write_folder
-
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT
 
 
 def inspect(capsys: pytest.CaptureFixture[str], folder: Path, *argv: str) -> tuple[int, str, str]:

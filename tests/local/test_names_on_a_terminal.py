@@ -10,7 +10,6 @@ import pytest
 
 import local_runner
 from pipeline_def.config.config import Config
-from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.preparation import prepare
 from pipeline_def.local.summary_table import print_summary
@@ -59,7 +58,7 @@ def test_inspect_and_what_a_run_says_first(
     (folder / "red").rename(folder / label)
     (folder / "blue" / f"{NASTY}.jpg").write_bytes(b"no image")
     local_runner.main(["inspect", str(folder)])
-    prepare(Config(data=str(folder)), Layout(str(tmp_path)))
+    prepare(Config(data=str(folder), output=str(tmp_path)))
     shown = capsys.readouterr()
     assert unprintable(shown.out + shown.err) == set()
     assert f"Images:  {tmp_path}/{SPELT}\n" in shown.out

@@ -16,8 +16,6 @@ from tests.conftest import Refusal
 from tests.local.run_samples import FIRST, configure, end_step, write_run
 from tests.local.test_display import Terminal
 
-ROOT = Path(__file__).parents[2]
-
 
 def record_run(output: Path, **fields: Any) -> Recorder:
     given: dict[str, Any] = {"pipeline": "images", "configuration": {}}

@@ -11,8 +11,8 @@ import pytest
 
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import lock_output
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAID = {
     "local_runner.py": "local_runner.py: stopped; finished steps are kept.\n",
     "kfp_runner.py": "kfp_runner.py: stopped.\n",

@@ -53,7 +53,7 @@ def describe(config: Config) -> dict[str, object]:
 
 def again(config: Config) -> RunRecord | None:
     """Prepare the same run again, and return what it would take from the cache."""
-    seen = prepare(config, Layout(config.output))
+    seen = prepare(config)
     program = digest_program(seen.config)
     return find_unchanged(seen.config, describe(seen.config), program=program, listing=seen.listing)
 
@@ -61,7 +61,7 @@ def again(config: Config) -> RunRecord | None:
 def record_run(config: Config) -> None:
     """Leave the output of a run: the artifacts of each step, a file in each, and its record."""
     layout = Layout(config.output)
-    seen = prepare(config, layout)
+    seen = prepare(config)
     pipeline = create_pipeline(seen.config, metadata=layout.metadata, listing=seen.listing)
     steps: dict[str, Step] = {}
     uris: dict[int, str] = {}

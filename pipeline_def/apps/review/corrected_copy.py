@@ -144,7 +144,9 @@ def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
     aside: list[tuple[ImageFile, str, str]] = []
     unread: list[str] = []
     copied = 0
-    find_place = functools.partial(_find_place, listing, target, has_splits=_has_splits(listing))
+    # Images of a manifest that a hash divides must not mix with those of its splits.
+    has_splits = listing.layout == "manifest" and any(file.split for file in listing.files)
+    find_place = functools.partial(_find_place, listing, target, has_splits=has_splits)
     for file, content in read_files(listing.root, listing.files, config):
         if isinstance(content, Unread):
             unread.append(f"{file.path}: {content.reason}")
@@ -171,11 +173,6 @@ def _copy(listing: Listing, config: IngestConfig, target: str) -> CorrectedCopy:
             copied += 1
     has_groups = listing.tally.has_groups
     return CorrectedCopy(copied, tuple(outcomes), tuple(unread), len(listing.skipped), has_groups)
-
-
-def _has_splits(listing: Listing) -> bool:
-    """Return whether a manifest gives splits: images that a hash divides must not mix with them."""
-    return listing.layout == "manifest" and any(file.split for file in listing.files)
 
 
 def _find_place(

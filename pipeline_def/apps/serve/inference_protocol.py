@@ -108,12 +108,9 @@ def _describe_values(name: str, values: list[Any]) -> dict[str, Any]:
         # A fixed width would drop zero bytes at the end.
         array = np.array(values, dtype=object)
     kind = {"O": "BYTES", "f": "FP32", "i": "INT64", "b": "BOOL"}[array.dtype.kind]
-    data = [_to_text(value) for value in array.ravel().tolist()]
+    flat = array.ravel().tolist()
+    data = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in flat]
     return {"name": name, "datatype": kind, "shape": list(array.shape), "data": data}
-
-
-def _to_text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def describe_model(name: str, version: str, signatures: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,11 @@ class Model:
             outputs = self._model.predict(signature, files)
         except self._model.errors.OpError as error:
             raise RequestError(400, find_reason(error)) from error
-        columns = {name: to_lists(values) for name, values in sorted(outputs.items())}
+        columns = {}
+        for name, values in sorted(outputs.items()):
+            # Of float32 the shortest decimal that round-trips.
+            exact = values.astype(str).astype(float) if values.dtype == "float32" else values
+            columns[name] = exact.tolist()
         return [
             {name: values[row] for name, values in columns.items()} for row in range(len(files))
         ]
@@ -73,14 +77,6 @@ class Model:
         for signature in self.served_outputs:
             [row] = self.predict(signature, [buffer.getvalue()])
             self.labels = self.labels or [name.decode() for name in row.get("labels", ())]
-
-
-def to_lists(values: Any) -> list[Any]:
-    """Convert an array to nested lists; float32 to the shortest decimal that round-trips."""
-    if values.dtype == "float32":
-        values = values.astype(str).astype(float)
-    lists: list[Any] = values.tolist()
-    return lists
 
 
 def describe_signatures(path: str) -> dict[str, Any]:

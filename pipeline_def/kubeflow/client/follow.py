@@ -21,6 +21,8 @@ STOPPED = "CANCELED"
 RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 """Final states of a run; a task may also be CACHED."""
 
+# Seconds between two polls, and before the last one.
+_INTERVAL, _LAST_PAUSE = 10.0, 3.0
 _FAILED_POLLS = 10
 _DRIVER = "-driver"
 _DRIVER_FAILED = "its driver failed or was stopped before the step began; see the driver's log"
@@ -62,7 +64,7 @@ def describe(state: str) -> str:
 _print = functools.partial(print, flush=True)
 
 
-def follow(read: Callable[[], RunView], url: str, *, interval: float = 10.0) -> str:
+def follow(read: Callable[[], RunView], url: str) -> str:
     """Poll a run until it ends and return its last known state, such as "SUCCEEDED".
 
     Ctrl-C stops following and leaves the run alone.
@@ -70,7 +72,6 @@ def follow(read: Callable[[], RunView], url: str, *, interval: float = 10.0) -> 
     Args:
         read: reads its state.
         url: its page.
-        interval: seconds between two polls.
 
     Raises:
         ServiceError: The API refuses, or eleven polls in a row failed.
@@ -79,12 +80,12 @@ def follow(read: Callable[[], RunView], url: str, *, interval: float = 10.0) -> 
     view, shown = RunView("PENDING", ()), dict[str, str]()
     try:
         with before_stopping(lambda: left):
-            while (view := _poll(read, interval, shown)).state not in RUN_ENDS:
-                time.sleep(interval)
+            while (view := _poll(read, shown)).state not in RUN_ENDS:
+                time.sleep(_INTERVAL)
             # The cluster reports the end of a run shortly before the ends of its last tasks.
             if any(task.state not in RUN_ENDS | {"CACHED", ""} for task in view.tasks):
-                time.sleep(min(interval, 3.0))
-                view = _poll(read, interval, shown)
+                time.sleep(_LAST_PAUSE)
+                view = _poll(read, shown)
     except KeyboardInterrupt:
         _print(left)
     else:
@@ -92,7 +93,7 @@ def follow(read: Callable[[], RunView], url: str, *, interval: float = 10.0) -> 
     return view.state
 
 
-def _poll(read: Callable[[], RunView], interval: float, shown: dict[str, str]) -> RunView:
+def _poll(read: Callable[[], RunView], shown: dict[str, str]) -> RunView:
     """Read the run, with retries while the API is unreachable, and write what has changed.
 
     `shown` is task → the state written last.
@@ -105,8 +106,8 @@ def _poll(read: Callable[[], RunView], interval: float, shown: dict[str, str]) -
             if failures == _FAILED_POLLS:
                 raise
             if failures == 0:
-                _print(f"{error} The run continues; retrying every {interval:g} s.")
-        time.sleep(interval)
+                _print(f"{error} The run continues; retrying every {_INTERVAL:g} s.")
+        time.sleep(_INTERVAL)
     for task in view.tasks:
         if task.state and shown.get(task.name) != task.state:
             shown[task.name] = task.state

@@ -63,19 +63,19 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     """
     _check_beam(config)
     check_workers(config, target)
-    components = _create_components(config)
-    parts = describe(
-        components,
-        config.name,
-        direct=target == "vertex",
-        workers=config.kubeflow.workers,
-    )
+    # Google's libraries warn about the Python version, which users cannot act on.
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    from pipeline_def.pipeline import create_pipeline
+
+    components = create_pipeline(dataclasses.replace(config, output=STORAGE)).components
+    workers = config.kubeflow.workers
+    parts = describe(components, config.name, direct=target == "vertex", workers=workers)
     document = Specification(_start_specification(config))
     _add_run_parameters(document, parts, config)
     _tell_training(parts, config, image)
     write_pods(document, parts, image, cache=config.cache)
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-
     executors = {c.id: c.executor_spec.executor_class for c in components}
     beam = {pod_of(name) for name, kind in executors.items() if issubclass(kind, BaseBeamExecutor)}
     add_resources(document, config, target, beam)
@@ -90,14 +90,6 @@ def dump_documents(documents: list[Spec]) -> str:
     """Return YAML that is the same for the same pipeline, so that changes show in a diff."""
     # Long lines: a small change must not fold the text elsewhere.
     return yaml.dump_all(documents, Dumper=_Dumper, width=1_000_000, allow_unicode=True)
-
-
-def _create_components(config: Config) -> list[Any]:
-    # Google's libraries warn about the Python version, which users cannot act on.
-    warnings.filterwarnings("ignore", category=FutureWarning)
-    from pipeline_def.pipeline import create_pipeline
-
-    return list(create_pipeline(dataclasses.replace(config, output=STORAGE)).components)
 
 
 def _start_specification(config: Config) -> Spec:

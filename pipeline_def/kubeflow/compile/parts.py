@@ -10,7 +10,7 @@ name of their step as a prefix. `PODS` lists the groups.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from components.contract.configuration import to_json
@@ -53,11 +53,9 @@ class Part:
     interface: StepInterface
     parameters: dict[str, tuple[str, Spec]]
     """Parameter → its type and its source."""
-    artifacts: dict[str, Spec] = field(default_factory=dict)
-    """Input → its source."""
-    inputs: dict[str, Spec] = field(default_factory=dict)
-    """Input → its artifact type."""
-    outputs: dict[str, Spec] = field(default_factory=dict)
+    artifacts: dict[str, tuple[Spec, Spec]]
+    """Input → its artifact type and its source."""
+    outputs: dict[str, Spec]
     """Output → its artifact type."""
 
     @property
@@ -74,8 +72,8 @@ class Part:
 
 def producers(part: Part) -> set[str]:
     """Return the tasks whose outputs a part reads."""
-    sources = [*part.artifacts.values(), *(source for _, source in part.parameters.values())]
-    references = (reference for source in sources for reference in source.values())
+    inputs = (*part.artifacts.values(), *part.parameters.values())
+    references = [reference for _, source in inputs for reference in source.values()]
     return {reference["producerTask"] for reference in references if "producerTask" in reference}
 
 
@@ -117,18 +115,13 @@ def _describe_step(component: Any, common: StepInterface) -> Part:
         outputs={name: _dotted_path(channel.type) for name, channel in component.outputs.items()},
         integers=_integers(parameters),
     )
-    artifacts = {
-        name: {
-            "taskOutputArtifact": {
-                "producerTask": pod_of(channel.producer_component_id),
-                "outputArtifactKey": channel.output_key,
-            }
-        }
-        for name, channel in component.inputs.items()
-    }
-    inputs = {name: _artifact_type(channel.type) for name, channel in component.inputs.items()}
+    artifacts = {}
+    for name, channel in component.inputs.items():
+        producer = pod_of(channel.producer_component_id)
+        source = {"producerTask": producer, "outputArtifactKey": channel.output_key}
+        artifacts[name] = (_artifact_type(channel.type), {"taskOutputArtifact": source})
     outputs = {name: _artifact_type(channel.type) for name, channel in component.outputs.items()}
-    return Part(interface, parameters, artifacts, inputs, outputs)
+    return Part(interface, parameters, artifacts, outputs)
 
 
 def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
@@ -147,7 +140,7 @@ def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
             parameters[name] = ("STRING", _found_by(earlier))
     # Nothing is written there: its URI tells the lookup where the folders of pipeline and run are.
     place = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
-    return Part(interface, parameters, outputs={"place": place})
+    return Part(interface, parameters, artifacts={}, outputs={"place": place})
 
 
 def _found_by(step: str) -> Spec:
@@ -250,8 +243,8 @@ def _write_pod(name: str, parts: list[Part]) -> tuple[Spec, Spec, StepInterface]
 
 def _list_inputs(part: Part, *, shared: bool) -> Iterator[tuple[str, str, str, Spec, Spec]]:
     """Yield the kind of each input, its name in the part and the pod, source and definition."""
-    for key, source in part.artifacts.items():
-        yield "artifacts", key, key, source, {"artifactType": part.inputs[key]}
+    for key, (artifact_type, source) in part.artifacts.items():
+        yield "artifacts", key, key, source, {"artifactType": artifact_type}
     for key, (kind, source) in part.parameters.items():
         name = part.interface.shared(key) if shared else key
         yield "parameters", key, name, source, {"parameterType": kind}

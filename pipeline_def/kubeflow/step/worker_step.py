@@ -7,6 +7,7 @@ Job, however it ends.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import signal
@@ -42,6 +43,7 @@ _LAST_LINES = 50
 _OVERLAP_SECONDS = 60
 # What a shell reports for a process that SIGTERM has ended.
 _CANCELLED = 128 + signal.SIGTERM
+_print = functools.partial(print, flush=True)
 
 
 def run_workers(
@@ -50,7 +52,6 @@ def run_workers(
     settings: StepConfig,
     *,
     cluster: KubernetesClient | None = None,
-    interval: float = _INTERVAL_SECONDS,
 ) -> dict[str, Any]:
     """Run the step in workers; return the executor output as KFP's launcher takes it.
 
@@ -61,7 +62,7 @@ def run_workers(
     storage = check_storage(storage, settings, in_place=are_in_place(executor_input))
     with _cancellation() as cancelled:
         api, count = cluster or KubernetesClient.of_pod(), interface.workers
-        job = _Job(api, step, name, cancelled, interval)
+        job = _Job(api, step, name, cancelled)
         exchange = ArtifactExchange(executor_input, storage, name)
         try:
             job.remove_earlier()
@@ -110,7 +111,6 @@ class _Job:
     step: str
     name: str
     cancelled: threading.Event
-    interval: float
     shown: str = "?"
     """State printed last."""
     chief: str = ""
@@ -143,7 +143,7 @@ class _Job:
 
     def _wait(self) -> None:
         # Event.wait could hold the event's lock when the signal's handler sets it.
-        time.sleep(self.interval)
+        time.sleep(_INTERVAL_SECONDS)
         self.end_if_cancelled()
 
     def end_if_cancelled(self) -> None:
@@ -212,10 +212,6 @@ class _Job:
             self.cluster.delete(self.name)
         except ServiceError as error:
             _print(f"{error}")
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def _has_failed(pod: Manifest) -> bool:

@@ -18,6 +18,7 @@ from components.ingest.survey import Survey
 from components.ingest.write.accounting import check_usable
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
+from pipeline_def.config.options import describe_chosen
 from pipeline_def.local.commands.run import name_folder
 from pipeline_def.local.first_look import FirstLook, describe, look
 from pipeline_def.local.output.locations import choose_output, make_absolute
@@ -44,11 +45,7 @@ _MUCH_SHOWN = 0.5
 
 def inspect(arguments: list[str]) -> int:
     """Inspect a folder, the first argument or `--data`; return 0 if a run would start."""
-    config, _ = parse(
-        name_folder(arguments),
-        prog="local_runner.py inspect",
-        usage=USAGE,
-    )
+    config, _ = parse(name_folder(arguments), prog="local_runner.py inspect", usage=USAGE)
     if config.data is None:
         raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
     place, _ = choose_output(config)
@@ -99,7 +96,7 @@ def _facts(listing: Listing, seen: FirstLook) -> Iterator[tuple[str, str]]:
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
     yield "Weights", config.model.origin
     yield "Recipe", str(seen.recipe)
-    yield "Options", seen.chosen or "as you set them"
+    yield "Options", describe_chosen(config.given, seen.recipe) or "as you set them"
     yield from (("Note", text) for text in seen.ineffective)
 
 

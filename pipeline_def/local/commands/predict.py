@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -71,35 +71,23 @@ def predict_files(arguments: Sequence[str]) -> int:
     config, _ = open_output(find_runs(config), MODELS)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
-        tally = show_predictions(config, **options)
+        tally = _predict(config, options)
     return 0 if tally.by_status["answered"] else 1
 
 
-def show_predictions(
-    config: Config,
-    files: Sequence[str],
-    *,
-    model: str | None = None,
-    to: str | None = None,
-    unblessed: bool = False,
-) -> StatusCounts:
-    """Predict files with the newest model, or `model`; print the predictions or write a table.
-
-    `unblessed` takes the model of the newest run, blessed or not.
-
-    Raises:
-        UserError: a file or the model does not exist, or the table cannot be written.
-    """
+def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
+    """Predict files; print the predictions or write a table."""
+    to = options["to"]
     console = Console(highlight=False)
     if to:
         check_table(to)
-    sources = find_sources(files)
+    sources = find_sources(options["files"])
     warning = ""
-    if unblessed:
+    if options["unblessed"]:
         folder, warning = find_unblessed(config.output)
     else:
-        folder = find_model(config.output, model)
-    options = find_options(config, folder)
+        folder = find_model(config.output, options["model"])
+    reading = find_options(config, folder)
     tally = StatusCounts(count_files(sources))
     print_whole(console, "Model", folder)
     if warning:
@@ -107,11 +95,11 @@ def show_predictions(
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
-    outcomes = tally.count(predict(sources, served.predict, options))
-    replaced = to is not None and os.path.exists(to)
+    outcomes = tally.count(predict(sources, served.predict, reading))
+    replaced = bool(to) and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)
-    first, refused = _keep_first(with_progress(console, outcomes, total=tally.total))
+    first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
         titles = ("File", "Label", "Prob.", "Next" if config.predict.top > 1 else "")
@@ -123,7 +111,7 @@ def show_predictions(
     return tally
 
 
-def with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
+def _with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
     """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
     bars, printed = make_bars(console), time.monotonic()
     with bars if console.is_terminal else contextlib.nullcontext():

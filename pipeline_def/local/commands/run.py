@@ -111,8 +111,7 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     """Run the pipeline and print its summary; return whether it came to its end."""
     from pipeline_def.local.execution import execute
 
-    layout = Layout(config.output)
-    seen = prepare(config, layout, new_task=new_task)
+    seen = prepare(config, new_task=new_task)
     record = execute(seen.config, output=output, seen=seen)
     if record is None:
         return False
@@ -120,6 +119,7 @@ def _run(config: Config, output: Output, *, new_task: bool) -> bool:
     from pipeline_def.local.results import write_summary
     from pipeline_def.local.summary_table import print_summary
 
+    layout = Layout(config.output)
     summary = write_summary(record, layout, validation=seen.config.validation)
     output.store()
     pushed = output.shown(summary["pushed_model"] or "")

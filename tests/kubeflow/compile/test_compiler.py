@@ -34,8 +34,8 @@ from pipeline_def.steps import STEPS
 from tests.conftest import Refusal
 from tests.kubeflow.conftest import MINIMAL, config, container, interface, settings_of
 from tests.nodes import NODES
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[3]
 TASKS = {pod_of(name) for name in NODES}
 
 

@@ -18,8 +18,8 @@ from components.contract.properties import LookupInput
 from pipeline_def.kubeflow.step import kept_log
 from pipeline_def.kubeflow.step_interface import SETTINGS_VARIABLE, PodSettings, StepInterface
 from tests.kubeflow.conftest import command, executor_input
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[3]
 RUN = "f9cb95c6-c67e-4910-848e-a32d34169a24"
 PASSWORD = "correct horse battery"
 

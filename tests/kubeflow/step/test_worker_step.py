@@ -91,14 +91,13 @@ class Step:
 
     def run(self) -> dict[str, Any]:
         cluster = self.server.cluster()
-        return run_workers(
-            self.given, self.interface, self.settings, cluster=cluster, interval=0.01
-        )
+        return run_workers(self.given, self.interface, self.settings, cluster=cluster)
 
 
 @pytest.fixture
 def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     monkeypatch.setitem(message._MOUNTS, "minio://", f"{tmp_path}/minio/")
+    monkeypatch.setattr(worker_step, "_INTERVAL_SECONDS", 0.01)
     return Step(server, tmp_path)
 
 
@@ -144,7 +143,6 @@ def test_the_whole_step(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     step.server.on_create = operate
     cluster = step.server.cluster()
     monkeypatch.setattr(KubernetesClient, "of_pod", staticmethod(lambda: cluster))
-    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv(SETTINGS_VARIABLE, to_json(PodSettings(workers=step.settings)))
     assert entrypoint.main(command("Trainer", step.interface, step.given)) == 0
     assert not step.server.jobs
