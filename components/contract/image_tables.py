@@ -24,12 +24,7 @@ EMBEDDINGS_FILE = "embeddings.npy"
 Embeddings = NDArray[np.float16]
 """Features of images, [rows, features], in the order of the table."""
 
-_COLUMNS = {
-    "path": pa.string(),
-    "sha256": pa.string(),
-    "split": pa.string(),
-    "label": pa.string(),
-}
+_COLUMNS = {"path": pa.string(), "sha256": pa.string(), "split": pa.string(), "label": pa.string()}
 _LARGEST = float(np.finfo(np.float16).max)
 _FORMAT: Any = np.lib.format
 # Batches may be of a few images; a group has metadata of its own.
@@ -168,15 +163,7 @@ def read_embeddings(folder: str) -> Embeddings | None:
 
 SUSPECTS_FILE = "suspects.parquet"
 
-Reason = Literal[
-    "label",
-    "near_duplicate",
-    "dark",
-    "bright",
-    "blurred",
-    "blank",
-    "outlier",
-]
+Reason = Literal["label", "near_duplicate", "dark", "bright", "blurred", "blank", "outlier"]
 
 REASONS: dict[str, str] = {
     "label": "The label may be wrong",

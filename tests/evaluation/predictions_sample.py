@@ -9,30 +9,27 @@ import numpy as np
 from components.metrics.predictions import Evaluated, Flags, Floats, Predictions
 
 
-def make_labels(classes: int) -> tuple[str, ...]:
-    """Labels whose order differs from that of the columns."""
-    return tuple(f"class {(number + 1) % classes:03d}" for number in range(classes))
-
-
 def draw_predictions(
-    support: Sequence[int], *, sureness: float = 1.5, sharpness: float = 1.0, seed: int = 0
+    support: Sequence[int], *, sureness: float = 1.5, seed: int = 0
 ) -> Predictions:
     """Draw predictions for `support` examples per class; sureness raises the accuracy."""
     random = np.random.default_rng(seed)
     ids = random.permutation(np.repeat(np.arange(len(support)), support))
     logits = random.normal(0, 1, (len(ids), len(support)))
     logits[np.arange(len(ids)), ids] += sureness
-    scores = np.exp(logits * sharpness)
+    scores = np.exp(logits)
     probabilities = (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
-    return Predictions(make_labels(len(support)), ids, probabilities)
+    # Their order differs from that of the columns.
+    labels = tuple(f"class {(n + 1) % len(support):03d}" for n in range(len(support)))
+    return Predictions(labels, ids, probabilities)
 
 
 def make_predictions(
-    labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = (), seed: int = 0
+    labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = ()
 ) -> Predictions:
     """Draw mostly right predictions, without examples of the classes `missing`."""
     support = [0 if column in missing else each for column in range(len(labels))]
-    return replace(draw_predictions(support, seed=seed), labels=labels)
+    return replace(draw_predictions(support), labels=labels)
 
 
 def predict(labels: Sequence[str], truth: Sequence[str], said: Sequence[str]) -> Predictions:

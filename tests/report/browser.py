@@ -70,15 +70,15 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def open(self, path: Path, *, width: int, scheme: str = "light") -> None:
-        """Open a file in a window of `width` CSS pixels and a "light" or "dark" theme."""
-        self.visit(path.as_uri(), width=width, scheme=scheme)
+    def open(self, path: Path, *, width: int) -> None:
+        """Open a file in a window of `width` CSS pixels and with a light theme."""
+        self.visit(path.as_uri(), width=width)
 
-    def visit(self, address: str, *, width: int, scheme: str = "light") -> None:
+    def visit(self, address: str, *, width: int) -> None:
         """Open an address likewise."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
-        self.choose_scheme(scheme)
+        self.choose_scheme("light")
         self.events.clear()
         self.call("Page.navigate", url=address)
         protocol = address.partition("//")[0]

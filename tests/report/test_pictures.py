@@ -54,10 +54,10 @@ def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
 
 
 def show_mistakes(
-    evaluated: Evaluated, examples_uri: str, split: str, *, most: int
+    evaluated: Evaluated, examples_uri: str, *, most: int
 ) -> tuple[PredictedImage, ...]:
     chosen = choose_images(evaluated, mistakes=most, images=0)
-    return show_images(evaluated, chosen, examples_uri, split)[0]
+    return show_images(evaluated, chosen, examples_uri, "eval")[0]
 
 
 def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str) -> None:
@@ -70,7 +70,7 @@ def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str
         unknown: (-1, {1: 0.8, 0: 0.2}),
         **dict.fromkeys(right, (0, {0: 1.0})),
     }
-    mistakes = show_mistakes(evaluate(answers), examples_uri, "eval", most=3)
+    mistakes = show_mistakes(evaluate(answers), examples_uri, most=3)
     assert [mistake.filename for mistake in mistakes] == [second, unknown, first]
     assert [(m.label, m.predicted) for m in mistakes] == [
         (LABELS[1], LABELS[2]),
@@ -84,7 +84,7 @@ def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str
     ]
     # Nothing is read where nothing is wrong.
     right_answers = evaluate(dict.fromkeys(images, (0, {0: 1.0})))
-    assert show_mistakes(right_answers, "/nowhere", "eval", most=9) == ()
+    assert show_mistakes(right_answers, "/nowhere", most=9) == ()
 
 
 def test_mistakes_are_varied(examples_uri: str) -> None:
@@ -92,7 +92,7 @@ def test_mistakes_are_varied(examples_uri: str) -> None:
     answers = {f"r{number}": (0, {1: 0.9 - number / 100}) for number in range(5)}
     answers["g0"] = (1, {2: 0.5})
     for most, shown in ((4, ["r0", "r1", "r2", "g0"]), (6, [*answers])):
-        mistakes = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
+        mistakes = show_mistakes(evaluate(answers), examples_uri, most=most)
         assert [mistake.filename for mistake in mistakes] == shown
         # Files that the examples do not have.
         assert all(mistake.picture is None for mistake in mistakes)

@@ -59,11 +59,11 @@ def answer(
     )
 
 
-def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> EvaluatedRun:
-    """Draw predictions of this accuracy; images that are easy for one model are easy for others."""
-    hard = np.random.default_rng(0).random(images)
-    luck = np.random.default_rng(seed).normal(0, 0.1, images)
-    truth = [LABELS[row % len(LABELS)] for row in range(images)]
+def draw_answers(accuracy: float, *, seed: int = 0) -> EvaluatedRun:
+    """Draw 200 predictions of this accuracy; images that one model finds easy, others do, too."""
+    hard = np.random.default_rng(0).random(200)
+    luck = np.random.default_rng(seed).normal(0, 0.1, 200)
+    truth = [LABELS[row % len(LABELS)] for row in range(200)]
     said = [
         label if hard[row] + luck[row] < accuracy else LABELS[(row + 1) % len(LABELS)]
         for row, label in enumerate(truth)

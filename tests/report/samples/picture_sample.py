@@ -21,9 +21,6 @@ from components.report.shown import (
 )
 from tests.pictures import encode, picture
 
-# Mistakes of a report, at most, if they are to have heat maps.
-_EXPLAINED = 50
-
 
 def thumbnail(image: Image.Image) -> Thumbnail:
     return Thumbnail(encode(image, "JPEG"), image.width, image.height)
@@ -48,7 +45,7 @@ def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[PredictedImage,
         label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
         name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
         sure = 0.9996 * 0.97**place
-        heat_map = draw_heat_map(place) if number <= _EXPLAINED else None
+        heat_map = draw_heat_map(place)
         picture = digit(place)
         mistakes.append(
             PredictedImage(name, label, predicted, sure, (1 - sure) / 2, picture, heat_map)
@@ -65,7 +62,7 @@ def draw_heat_map(number: int) -> Thumbnail:
     return picture_of(lay_over(heat, np.asarray(seen)), side=192)
 
 
-def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[PredictedImage, ...]:
+def make_images(metrics: ModelMetrics, *, each: int) -> tuple[PredictedImage, ...]:
     """Up to `each` of every pair of classes that occurs."""
     images = []
     for row, column in np.argwhere(metrics.confusion).tolist():
@@ -75,7 +72,7 @@ def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[Predict
             sure = 0.97 - 0.11 * turn
             image = PredictedImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
             images.append(image)
-    return tuple(images[:most])
+    return tuple(images)
 
 
 def make_reject(place: int) -> Reject:

@@ -1,4 +1,4 @@
-"""Facts of reports: a typical one, odd ones, and a very large one."""
+"""Facts of reports: a typical one, and an odd one."""
 
 import functools
 import math
@@ -126,7 +126,7 @@ def small() -> ReportFacts:
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         mistakes=make_mistakes(DIGITS, 30),
-        images=make_images(comparison.metrics, each=3, most=1000),
+        images=make_images(comparison.metrics, each=3),
         suspects=make_suspects(DIGITS, points=300),
         baseline_version="17",
         notes=("Samples are from the train split.",),
@@ -160,7 +160,7 @@ def nasty() -> ReportFacts:
         samples=tuple(ClassSample(label, (digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
-        images=make_images(measures, each=2, most=1000),
+        images=make_images(measures, each=2),
         suspects=make_suspects(NASTY, points=2 * len(NASTY)),
         baseline_version="",
         notes=(),

@@ -15,9 +15,9 @@ SIZE = 33
 Storage = Literal["jpeg", "png", "raw"]
 
 
-def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
+def jpeg(mode: str = "RGB", **options: Any) -> bytes:
     buffer = io.BytesIO()
-    picture(1, height=size, width=size).convert(mode).save(buffer, "JPEG", **options)
+    picture(1, height=SIZE, width=SIZE).convert(mode).save(buffer, "JPEG", **options)
     return buffer.getvalue()
 
 

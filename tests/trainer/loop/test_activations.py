@@ -17,7 +17,6 @@ from tests.trainer.input.shard_folder import FEATURE_SPEC, SIZE, ShardFolder, na
 
 BATCH = 8
 IMAGES = TransformConfig(size=SIZE)
-WITHOUT_CACHE = InputConfig(cache="none")
 WHOLE = tf.distribute.InputContext()
 
 
@@ -42,13 +41,11 @@ class Backbone:
             return tf.identity(images)
 
 
-def training_input(
-    folder: ShardFolder, options: InputConfig = WITHOUT_CACHE, **training: Any
-) -> TrainingInput:
+def training_input(folder: ShardFolder, **training: Any) -> TrainingInput:
     files = SimpleNamespace(**name_files(folder.path))
     config = TrainerConfig(
         transform=IMAGES,
-        input=options,
+        input=InputConfig(cache="none"),
         augmentation=AugmentationConfig(flip=True),
         training=TrainingConfig(**{"batch_size": BATCH, "seed": 5, **training}),
     )

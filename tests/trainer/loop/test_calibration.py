@@ -10,14 +10,12 @@ from components.trainer.loop import calibration
 from components.trainer.loop.calibration import fit_temperature, predict_logits
 
 
-def predictions(
-    temperature: float, images: int = 20_000
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64]]:
+def predictions(temperature: float) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64]]:
     """Return logits that are calibrated when divided by `temperature`, and true label ids."""
     random = np.random.default_rng(0)
-    logits = random.normal(size=(images, 5)) * 2
+    logits = random.normal(size=(20_000, 5)) * 2
     chances = softmax(logits, axis=1)
-    ids = (random.random((images, 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(max=4)
+    ids = (random.random((20_000, 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(max=4)
     return logits * temperature, ids
 
 

@@ -43,9 +43,9 @@ SIZE, TRAIN, EVAL = 16, 36, 12
 RNG = np.random.default_rng(0)
 
 
-def result(losses: list[float], *, images: int = 4) -> FoldResult:
+def result(losses: list[float]) -> FoldResult:
     epochs = len(losses)
-    logits = RNG.normal(size=(epochs, images, 3)).astype(np.float32)
+    logits = RNG.normal(size=(epochs, 4, 3)).astype(np.float32)
     return FoldResult(logits, {"val_loss": losses, "val_accuracy": [0.5] * epochs}, 1.0)
 
 

@@ -9,17 +9,17 @@ from components.trainer.loop.linear_head import fit_head, measure
 from components.trainer.networks.parts import make_head
 
 
-def make(classes: int, width: int = 8, *, scale: float = 1.0, use_bias: bool = True) -> Any:
-    features = layers.Input([width])
+def make(classes: int, *, scale: float = 1.0, use_bias: bool = True) -> Any:
+    features = layers.Input([8])
     logits = layers.Dense(classes, use_bias=use_bias)(layers.Dropout(0.5)(features))
     return make_head(features, layers.Rescaling(scale)(logits) if scale != 1 else logits)
 
 
-def draw(classes: int, images: int, *, seed: int = 0, width: int = 8) -> tuple[Any, Any]:
+def draw(classes: int, images: int, *, seed: int = 0) -> tuple[Any, Any]:
     random = np.random.default_rng(seed)
     ids = random.integers(0, classes, images)
-    centers = np.random.default_rng(1).normal(size=(classes, width))
-    return 5 + 3 * (centers[ids] + 0.7 * random.normal(size=(images, width))), ids
+    centers = np.random.default_rng(1).normal(size=(classes, 8))
+    return 5 + 3 * (centers[ids] + 0.7 * random.normal(size=(images, 8))), ids
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
