@@ -3,7 +3,7 @@
     uv run -m benchmarks.measurements --photos DIR --thumbnails DIR
     uv run -m benchmarks.measurements
 
-The first takes 20 minutes on two idle cores and writes `benchmarks/results/NAME.json`, from which
+The first takes two hours on two idle cores and writes `benchmarks/results/NAME.json`, from which
 the page is made; the second only makes the page. measurements.yaml lists what is measured.
 """
 
