@@ -15,6 +15,7 @@ from components.images.formats import open_image, rejecting
 from components.images.options import ImageOptions
 from components.images.thumbnails import make_thumbnail
 from components.images.transcode import as_seen
+from tests.images.tiff_files import pack
 from tests.pictures import encode, picture, write_png
 
 CONFIG = ImageOptions()
@@ -41,10 +42,7 @@ def gray(values: Any) -> Any:
 
 def png(values: Any, *, bits: int, color: int, key: tuple[int, ...]) -> bytes:
     """Write a PNG of any depth, one color of which is transparent."""
-    rows = b""
-    for row in values.reshape(len(values), -1):
-        single = row[:, None] >> np.arange(bits - 1, -1, -1) & 1
-        rows += b"\0" + np.packbits(single.astype(np.uint8).ravel()).tobytes()
+    rows = b"".join(b"\0" + pack(row[np.newaxis], bits, ">") for row in values)
     transparent = struct.pack(f">{len(key)}H", *key)
     return write_png(32, 24, zlib.compress(rows), bits=bits, color=color, tRNS=transparent)
 

@@ -24,6 +24,7 @@ from tests.images.tiff_files import (
     RGB,
     WHITE_IS_ZERO,
     YCBCR,
+    Page,
     page,
     write_tiff,
 )
@@ -144,7 +145,7 @@ def fax(compression: str, *, tag: int) -> bytes:
     )
 
 
-def reversed_bits(stored: tuple[dict[int, Any], list[bytes]]) -> bytes:
+def reversed_bits(stored: Page) -> bytes:
     tags, parts = stored
     turned = [bytes(int(f"{byte:08b}"[::-1], 2) for byte in part) for part in parts]
     return write_tiff((tags | {266: 2}, turned))
@@ -174,7 +175,7 @@ def by_opencv(band: Numbers) -> bytes:
     return cv2.imencode(".tiff", np.dstack([SMOOTH[..., ::-1], band.astype(np.uint8)]))[1].tobytes()
 
 
-def above(upper: Any, below: Any) -> tuple[dict[int, Any], list[bytes]]:
+def above(upper: Page, below: Page) -> Page:
     """Put a picture into the SubIFD of another one."""
     return upper[0] | {330: [below]}, upper[1]
 

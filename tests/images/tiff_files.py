@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 Samples = npt.NDArray[Any]
+Page = tuple[dict[int, Any], list[bytes]]
+"""Tag → its values, and the parts of the picture."""
 
 COMPRESSIONS: dict[str, tuple[int, Any]] = {
     "none": (1, bytes),
@@ -25,11 +27,11 @@ COMPRESSIONS: dict[str, tuple[int, Any]] = {
 WHITE_IS_ZERO, GRAY, RGB, PALETTE, CMYK, YCBCR = 0, 1, 2, 3, 5, 6
 
 
-def write_tiff(*pages: bytes | tuple[dict[int, Any], list[bytes]], order: str = "<") -> bytes:
+def write_tiff(*pages: Page, order: str = "<") -> bytes:
     """Write a file of the pages that `page` makes; those in a tag 330 are written before theirs."""
     file = bytearray((b"II*\0" if order == "<" else b"MM\0*") + bytes(4))
 
-    def add(page: tuple[dict[int, Any], list[bytes]], link: int | None) -> int:
+    def add(page: Page, link: int | None) -> int:
         tags, parts = dict(page[0]), page[1]
         if 330 in tags:
             tags[330] = [add(child, None) for child in tags[330]]
@@ -42,12 +44,9 @@ def write_tiff(*pages: bytes | tuple[dict[int, Any], list[bytes]], order: str = 
         entries = b""
         for tag, value in sorted(tags.items()):
             values = [value] if isinstance(value, int) else value
-            if isinstance(value, bytes):
-                kind, count, data = 7, len(value), value
-            else:
-                long = max(values, default=0) > 65535 or tag in (273, 279, 324, 325, 330)
-                kind, count = (4, len(values)) if long else (3, len(values))
-                data = struct.pack(f"{order}{count}{'I' if long else 'H'}", *values)
+            long = max(values, default=0) > 65535 or tag in (273, 279, 324, 325, 330)
+            kind, count = 4 if long else 3, len(values)
+            data = struct.pack(f"{order}{count}{'I' if long else 'H'}", *values)
             if len(data) > 4:
                 place, data = len(file), data + bytes(len(data) % 2)
                 file.extend(data)
@@ -61,7 +60,6 @@ def write_tiff(*pages: bytes | tuple[dict[int, Any], list[bytes]], order: str = 
 
     link = 4
     for page in pages:
-        assert not isinstance(page, bytes)
         add(page, link)
         link = len(file) - 4
     return bytes(file)
@@ -78,7 +76,7 @@ def page(
     order: str = "<",
     predictor: int = 1,
     tags: Mapping[int, Any] | None = None,
-) -> tuple[dict[int, Any], list[bytes]]:
+) -> Page:
     """Encode integers [height, width, samples], in strips of 7 rows or in tiles, with all tags."""
     height, width, count = samples.shape
     rows, columns = (tile, tile) if tile else (7, width)
@@ -110,8 +108,8 @@ def page(
 
 def pack(values: Samples, bits: int, order: str) -> bytes:
     """Pack integers [rows, columns, samples], the first sample into the highest bits of a byte."""
-    if bits in (16, 32):
-        return values.astype(f"{order}u{bits // 8}").tobytes()
+    if bits == 16:
+        return values.astype(f"{order}u2").tobytes()
     rows = values.reshape(len(values), -1)
     single = rows[..., None] >> np.arange(bits - 1, -1, -1) & 1
     return np.packbits(single.reshape(len(values), -1), axis=1).tobytes()
