@@ -13,11 +13,23 @@ from components.contract.configuration import from_json, to_json
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import KubeflowConfig
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.kubeflow.specification import Spec
 from pipeline_def.kubeflow.step_interface import PodSettings, StepInterface
 
 Artifacts = Mapping[str, Mapping[str, Any]]
+GPU_STEP = StepConfig(
+    cpu=8,
+    gpus=2,
+    image="i:gpu",
+    retries=3,
+    node_selector={"pool": "gpu"},
+    tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
+    volumes={"claim": "/mnt/data"},
+    shared_memory="4Gi",
+    labels={"kueue.x-k8s.io/queue-name": "team", "cost": "vision"},
+    annotations={"note": "a"},
+)
 MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
 
 

@@ -24,7 +24,7 @@ from components.trainer.config.recipes import resolve
 from components.trainer.config.training import TrainingConfig, TransferConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.config import Config, TrackingConfig
-from pipeline_def.config.kubeflow import StepConfig, Toleration
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
@@ -32,7 +32,7 @@ from pipeline_def.kubeflow.step_interface import LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
 from tests.conftest import Refusal
-from tests.kubeflow.conftest import MINIMAL, config, container, interface, settings_of
+from tests.kubeflow.conftest import GPU_STEP, MINIMAL, config, container, interface, settings_of
 from tests.nodes import NODES
 from tests.repository import ROOT
 
@@ -183,17 +183,8 @@ CHANGES: dict[str, tuple[Any, set[str]]] = {
     # those of this one.
     "name": ("others", {*TASKS}),
 }
-MACHINE = StepConfig(
-    cpu=8,
-    memory=64,
-    gpus=1,
-    retries=3,
-    shared_memory="4Gi",
-    env={"A": "b"},
-    secrets={"s": {"k": "V"}},
-    labels={"a": "b"},
-    node_selector={"a": "b"},
-    tolerations=[Toleration(key="a")],
+MACHINE = dataclasses.replace(
+    GPU_STEP, memory=64, env={"A": "b"}, secrets={"s": {"k": "V"}}, image=None, volumes={}
 )
 KUBEFLOW: dict[str, tuple[Any, set[str]]] = {
     "steps": ({"all": MACHINE}, set()),
@@ -257,18 +248,7 @@ SETTINGS = {
         env={"A": "1"},
         secrets={"s": {"key": "VARIABLE"}},
     ),
-    "Trainer": StepConfig(
-        cpu=8,
-        gpus=2,
-        image="i:gpu",
-        retries=3,
-        node_selector={"pool": "gpu"},
-        tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
-        volumes={"claim": "/mnt/data"},
-        shared_memory="4Gi",
-        labels={"queue": "team"},
-        annotations={"note": "a"},
-    ),
+    "Trainer": GPU_STEP,
 }
 
 
@@ -294,7 +274,7 @@ def test_resources_of_each_step() -> None:
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "podMetadata": {"labels": {"queue": "team"}, "annotations": {"note": "a"}},
+        "podMetadata": {"labels": GPU_STEP.labels, "annotations": {"note": "a"}},
         "imagePullSecret": [{"secretName": "login"}],
         "secretAsEnv": [
             {"secretName": "s", "keyToEnv": [{"secretKey": "key", "envVar": "VARIABLE"}]}
@@ -410,15 +390,7 @@ def test_step_rows_name_the_modules_of_their_components() -> None:
 BUCKET = "gs://bucket/root"
 WORKERS = {
     "all": StepConfig(cpu=1, memory=4, node_selector={"pool": "cpu"}),
-    "Trainer": StepConfig(
-        cpu=8,
-        gpus=2,
-        image="i:gpu",
-        shared_memory="4Gi",
-        node_selector={"pool": "gpu"},
-        volumes={"claim": "/mnt/shared"},
-        labels={"kueue.x-k8s.io/queue-name": "team"},
-    ),
+    "Trainer": GPU_STEP,
 }
 
 
@@ -434,7 +406,7 @@ def test_a_step_starts_workers_from_a_small_machine() -> None:
     executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "cpu"}},
-        "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
+        "pvcMount": [{"constant": "claim", "mountPath": "/mnt/data"}],
     }
     assert interface(spec, "Transform").workers == 1
 

@@ -1,5 +1,6 @@
 """The manifests of several workers, the states of their Job, and the client of Kubernetes."""
 
+import dataclasses
 import json
 import socket
 from pathlib import Path
@@ -10,27 +11,20 @@ import pytest
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import incluster_config
 
-from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.kubeflow import kubernetes_api
 from pipeline_def.kubeflow.kubernetes_api import KubernetesClient, Manifest
 from pipeline_def.kubeflow.step.worker_job import condition, worker_job, worker_service
 from pipeline_def.service_errors import Unreachable
+from tests.kubeflow.conftest import GPU_STEP
 from tests.kubeflow.step.kubernetes_server import NAMESPACE, TOKEN, KubernetesServer
 
-FULL = StepConfig(
-    image="registry/image:1",
+FULL = dataclasses.replace(
+    GPU_STEP,
     cpu=0.5,
     memory=32,
-    gpus=2,
-    node_selector={"pool": "gpu"},
-    tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
     image_pull_secrets=["login"],
     secrets={"wandb": {"key": "WANDB_API_KEY"}},
-    volumes={"images-claim": "/mnt/images"},
-    shared_memory="8Gi",
     env={"TF_GPU_THREAD_MODE": "gpu_private"},
-    labels={"kueue.x-k8s.io/queue-name": "team", "cost": "vision"},
-    annotations={"note": "a"},
 )
 OWNER = {
     "metadata": {"name": "images-x7k2p-1234", "namespace": "kubeflow", "uid": "f3c1"},
@@ -76,7 +70,7 @@ def test_manifests() -> None:
     assert tf_config["cluster"]["worker"][1] == "trainer-01-1.trainer-01:2222"
     assert template["spec"]["subdomain"] == service["metadata"]["name"]
     assert [item["name"] for item in template["spec"]["volumes"]] == ["claim-0", "shm"]
-    assert [item["mountPath"] for item in worker["volumeMounts"]] == ["/mnt/images", "/dev/shm"]
+    assert [item["mountPath"] for item in worker["volumeMounts"]] == ["/mnt/data", "/dev/shm"]
     kept = {"nodeSelector", "tolerations", "imagePullSecrets"}
     assert template["spec"].keys() >= kept
 
