@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -19,8 +19,8 @@ from pipeline_def.runs.history import read_runs
 from pipeline_def.runs.record import RunRecord
 
 _COLUMNS = ("Run", "Started", "Images", "Options", "Accuracy", "Pushed")
-# Settings do not fit into a narrower column.
-_MIN_OPTIONS_WIDTH = 12
+# Settings and paths do not fit into a narrower column.
+_MIN_WRAPPED_WIDTH = 12
 _GAP = 2
 _MAX_LENGTH = 40
 _NOTHING = "–"
@@ -43,7 +43,7 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
     cells = ((str(n), *_cells(run)) for n, run in enumerate(records, start=1))
-    print_table(_COLUMNS, cells, breaks="Options")
+    print_table(_COLUMNS, cells, breaks=("Options",))
     for line in _describe_rollback(output):
         print(line)
 
@@ -65,17 +65,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], *, breaks: str | None = None
+    titles: Sequence[str], rows: Iterable[Sequence[str]], *, breaks: Collection[str] = ()
 ) -> None:
-    """Print a table as wide as the terminal, wrapping only the column `breaks`."""
+    """Print a table as wide as the terminal, wrapping only the columns `breaks`."""
     cleaned = [tuple(map(_clean, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     needed = -_GAP
     for name, *cells in zip(titles, *cleaned, strict=True):
-        folds = name == breaks
+        folds = name in breaks
         widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
         # Rich would use the longest word as the minimum width and crop the other columns.
-        least = min(widest, _MIN_OPTIONS_WIDTH) if folds else widest
+        least = min(widest, _MIN_WRAPPED_WIDTH) if folds else widest
         overflow: Literal["fold", "ignore"] = "fold" if folds else "ignore"
         table.add_column(name, no_wrap=not folds, overflow=overflow, min_width=least)
         needed += least + _GAP

@@ -103,7 +103,7 @@ def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
     seconds = time.monotonic() - started
     if not to:
         titles = ("File", "Label", "Prob.", "Next" if config.predict.top > 1 else "")
-        print_table(titles, map(_row, first), breaks="File")
+        print_table(titles, map(_row, first), breaks=("File", "Label", "Next"))
     for title, text in _summarize(tally, refused, seconds):
         print_row(console, title, text)
     if to:
