@@ -8,8 +8,6 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable, name_some
 from components.storage.folder import is_file
@@ -39,10 +37,10 @@ def prepare(config: Config, *, new_task: bool = False) -> FirstLook:
     from components.ingest.source.listing import write_listing
     from pipeline_def.local.first_look import describe, look
 
-    console, layout = Console(highlight=False), Layout(config.output)
+    layout = Layout(config.output)
     if note := set_leftovers_aside(layout):
-        print_row(console, "Note:", note, indent=_INDENT, style="")
-    config = _find_images(console, config, layout)
+        print_row("Note:", note, indent=_INDENT, style="")
+    config = _find_images(config, layout)
     listing = list_source(str(config.data), config.ingest)
     unknown = _check_task(listing.labels(), layout, new_task=new_task)
     seen = look(listing, config)
@@ -53,7 +51,7 @@ def prepare(config: Config, *, new_task: bool = False) -> FirstLook:
     chosen = (("Weights", config.model.origin), ("Recipe", str(seen.recipe)))
     notes = [("Note", text) for text in seen.ineffective]
     for title, text in (seen_as, *describe(listing), *unknown, *chosen, *notes):
-        print_row(console, title and f"{title}: ", text, indent=_INDENT, style="")
+        print_row(title and f"{title}: ", text, indent=_INDENT, style="")
     return dataclasses.replace(seen, listing=write_listing(listing, layout.listings))
 
 
@@ -112,13 +110,13 @@ def _check_task(
     return [("Note", f"{text}on the images of the other labels")]
 
 
-def _find_images(console: Console, config: Config, layout: Layout) -> Config:
+def _find_images(config: Config, layout: Layout) -> Config:
     """Print where the images are; write the sample if no folder is given."""
     if config.data is not None:
-        print_whole(console, "Images:", config.data, indent=_INDENT, style="")
+        print_whole("Images:", config.data, indent=_INDENT, style="")
         return config
     sample = f"handwritten digits, in {layout.sample}"
-    print_whole(console, "Sample:", sample, indent=_INDENT, style="")
+    print_whole("Sample:", sample, indent=_INDENT, style="")
     write_digits(layout.sample)
     # The output may be copied with the sample.
     ingest = dataclasses.replace(config.ingest, fingerprint="content")

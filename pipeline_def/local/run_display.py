@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
@@ -48,19 +48,26 @@ _BAR_WIDTH = 12
 _MOST_LINES = 20
 
 
-def print_row(
-    console: Console, title: str, text: str, *, indent: int = INDENT, style: str = "bold"
-) -> None:
+def print_row(title: str, text: str, *, indent: int = INDENT, style: str = "bold") -> None:
     """Print a row, wrapped between words on a terminal, else on one line."""
+    console = Console(highlight=False)
     for number, line in enumerate(wrap(console, text, indent=indent)):
         _print(console, "" if number else title, line, indent, style)
 
 
-def print_whole(
-    console: Console, title: str, text: str, *, indent: int = INDENT, style: str = "bold"
-) -> None:
+def print_whole(title: str, text: str, *, indent: int = INDENT, style: str = "bold") -> None:
     """Print a row on one line, however long, so that commands and paths can be copied."""
-    _print(console, title, make_printable(text), indent, style)
+    _print(Console(highlight=False), title, make_printable(text), indent, style)
+
+
+def list_rows(
+    title: str, texts: Sequence[str], most: int | None = None, more: str = "more"
+) -> Iterator[tuple[str, str]]:
+    """Yield `most` texts as rows, the first with the title; then how many `more` there are."""
+    for number, text in enumerate(texts[:most]):
+        yield "" if number else title, text
+    if most is not None and len(texts) > most:
+        yield "", f"… and {len(texts) - most:,} {more}"
 
 
 def wrap(console: Console, text: str, *, indent: int = 0) -> list[str]:

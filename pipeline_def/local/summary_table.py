@@ -13,10 +13,11 @@ from components.contract.artifact_files import on_disk
 from components.contract.example import count_folds
 from components.contract.printable import describe_corrections, format_duration
 from pipeline_def.local.results import Summary
-from pipeline_def.local.run_display import print_row, print_whole, wrap
+from pipeline_def.local.run_display import list_rows, print_row, print_whole, wrap
 
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
+_MORE = "more, in the report"
 # Outcome of the verdict → sign before it, color; only what is significant is green.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -28,7 +29,6 @@ def print_summary(
 
     `evaluated` are the numbers of the runs there that evaluated a model, this one last.
     """
-    console = Console(highlight=False)
     # Imports SciPy.
     from components.metrics.proof import SIGNIFICANT
 
@@ -36,7 +36,8 @@ def print_summary(
     if summary["evidence"] not in (SIGNIFICANT, ""):
         color = color.replace("green", "yellow")
     published = "Published" if summary["pushed_model"] else "Not published"
-    console.print()
+    print()
+    console = Console(highlight=False)
     for line in wrap(console, f"{sign} {summary['headline']} {published}."):
         console.print(Text(line, f"bold {color}"), soft_wrap=True)
     for name, text in (
@@ -45,13 +46,14 @@ def print_summary(
         *_data_rows(summary),
         *_findings(summary),
     ):
-        print_row(console, name, text)
-    console.print()
+        print_row(name, text)
+    print()
     for name, text in _paths(summary, summary_file):
-        print_whole(console, name, text)
-    for number, command in enumerate(_list_commands(summary, output, evaluated)):
-        print_whole(console, "" if number else "Next", f"uv run local_runner.py {command}")
-    console.print(f"\nDone in {format_duration(seconds)}.", soft_wrap=True)
+        print_whole(name, text)
+    commands = _list_commands(summary, output, evaluated)
+    for row in list_rows("Next", [f"uv run local_runner.py {command}" for command in commands]):
+        print_whole(*row)
+    print(f"\nDone in {format_duration(seconds)}.", flush=True)
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -72,7 +74,7 @@ def _format_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     failed = {kind: reason for kind, reason in summary["formats"].items() if reason}
     texts = [", ".join(kind for kind in summary["formats"] if kind not in failed)]
     texts += [f"{kind} is missing: {reason}" for kind, reason in failed.items()]
-    yield from _list_first("Formats", [text for text in texts if text], len(texts))
+    yield from list_rows("Formats", [text for text in texts if text])
 
 
 def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -88,7 +90,7 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         more += f"; {leaks:,} in several splits" if leaks else ""
         copies = "copy" if summary["duplicates"] == 1 else "copies"
         yield "Duplicates", f"{summary['duplicates']:,} extra {copies}{more}"
-    yield from _list_first("Warnings", summary["warnings"], _MOST_WARNINGS)
+    yield from list_rows("Warnings", summary["warnings"], _MOST_WARNINGS, _MORE)
     rate, waited = (
         summary["training"][key] for key in ("images_per_second", "input_wait_fraction")
     )
@@ -104,16 +106,7 @@ def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     findings = [f"{finding['text']}: {finding['advice']}" for finding in summary["findings"]]
     if summary["try_first"]:
         yield "Try first", f"run again with {summary['try_first']}"
-    yield from _list_first("Findings", findings, _MOST_FINDINGS)
-    if not findings:
-        yield "Findings", "none"
-
-
-def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, str]]:
-    for number, text in enumerate(texts[:most]):
-        yield "" if number else title, text
-    if len(texts) > most:
-        yield "", f"… and {len(texts) - most} more, in the report"
+    yield from list_rows("Findings", findings or ["none"], _MOST_FINDINGS, _MORE)
 
 
 def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:

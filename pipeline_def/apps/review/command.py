@@ -9,8 +9,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from components.contract.artifact_files import list_names
 from components.contract.image_tables import SUSPECTS_FILE, read_suspects
 from components.host.stopping import leave_to_server
@@ -52,20 +50,19 @@ def review(arguments: Sequence[str]) -> int:
 def _serve_page(options: ReviewOptions) -> None:
     """Serve the page until a signal arrives, then say what was decided."""
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    console = Console(highlight=False)
     prepared = prepare(options)
     if prepared is None:
-        print_row(console, "Suspects", "none: there is nothing to review")
+        print_row("Suspects", "none: there is nothing to review")
         return
     facts, decisions, pictures = prepared
     with listen(options) as listening:
         address = find_address(options, listening)
         leave_to_server()
         try:
-            _print_start(console, facts, decisions, f"{address}/", options)
+            _print_start(facts, decisions, f"{address}/", options)
             make_server(make_app(facts, decisions, pictures, options), options).run([listening])
         finally:
-            _print_end(console, facts, decisions)
+            _print_end(facts, decisions)
 
 
 def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
@@ -118,24 +115,24 @@ def _find_suspects(record: RunRecord) -> str:
 
 
 def _print_start(
-    console: Console, facts: ReviewFacts, decisions: Decisions, page: str, options: ReviewOptions
+    facts: ReviewFacts, decisions: Decisions, page: str, options: ReviewOptions
 ) -> None:
     decided = len(decisions.read()[1])
     earlier = f", {decided:,} of them decided" if decided else ""
-    print_row(console, "Images", f"{len(facts.images):,} images of {facts.title}{earlier}")
-    print_whole(console, "Decisions", decisions.path)
-    print_whole(console, "Page", page)
+    print_row("Images", f"{len(facts.images):,} images of {facts.title}{earlier}")
+    print_whole("Decisions", decisions.path)
+    print_whole("Page", page)
     if not options.is_local:
-        print_row(console, "", "Anyone who can reach this address can decide.")
-    print_row(console, "", "Press Ctrl-C to stop. Every decision is saved at once.")
+        print_row("", "Anyone who can reach this address can decide.")
+    print_row("", "Press Ctrl-C to stop. Every decision is saved at once.")
 
 
-def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> None:
+def _print_end(facts: ReviewFacts, decisions: Decisions) -> None:
     actions = collections.Counter(row.action for row in decisions.read()[1].values())
     counts = ", ".join(f"{count:,} {_DONE[action]}" for action, count in actions.items())
     decided = f"{actions.total():,} of {len(facts.images):,} images"
-    console.print()
-    print_row(console, "Decided", f"{decided}: {counts}" if counts else decided)
-    print_whole(console, "Decisions", decisions.path)
+    print()
+    print_row("Decided", f"{decided}: {counts}" if counts else decided)
+    print_whole("Decisions", decisions.path)
     if actions:
-        print_whole(console, "Next", facts.next_command)
+        print_whole("Next", facts.next_command)

@@ -12,8 +12,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console
-
 from components.contract.artifact_files import on_disk
 from components.contract.configuration import from_dict
 from components.contract.errors import ConfigurationError, DataError
@@ -30,7 +28,7 @@ from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.output.locations import make_absolute
-from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.local.run_display import list_rows, print_row, print_whole
 from pipeline_def.runs.history import find_run
 
 _NAMED = 5
@@ -58,27 +56,24 @@ def apply_to(target: str, options: ReviewOptions) -> None:
         UserError: there is no such run or corrections file, or see `write_corrected_copy`.
     """
     folder, ingest, corrections = _find_images(options)
-    console = Console(highlight=False)
-    print_whole(console, "Images", folder)
-    print_whole(console, "Corrections", corrections)
+    print_whole("Images", folder)
+    print_whole("Corrections", corrections)
     copied = write_corrected_copy(folder, ingest, corrections=corrections, target=target)
     counts = collections.Counter(outcome.result for outcome in copied.outcomes)
-    print_row(console, "", describe_corrections(counts))
+    print_row("", describe_corrections(counts))
     missed = [
         f"{outcome.correction.path}: {outcome.reason}"
         for outcome in copied.outcomes
         if outcome.reason
     ]
     for title, texts in (("Not applied", missed), ("Not copied", copied.unread)):
-        for number, text in enumerate(texts[:_NAMED]):
-            print_row(console, "" if number else title, text)
-        if more := texts[_NAMED:]:
-            print_row(console, "", f"and {len(more):,} more")
+        for row in list_rows(title, texts, _NAMED):
+            print_row(*row)
     skipped = f"; {copied.skipped:,} files skipped" if copied.skipped else ""
-    print_whole(console, "Copy", f"{target}, {copied.files:,} files{skipped}")
+    print_whole("Copy", f"{target}, {copied.files:,} files{skipped}")
     if copied.has_groups:
         text = "the copy has no groups, so images of one group may fall into several splits"
-        print_row(console, "Note", f"{text}: train on the images with --ingest.corrections instead")
+        print_row("Note", f"{text}: train on the images with --ingest.corrections instead")
 
 
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 
 import uvicorn
-from rich.console import Console
 from starlette.types import ASGIApp
 
 from components.contract.errors import ConfigurationError
@@ -122,16 +121,13 @@ def find_address(options: Listening, listening: socket.socket) -> str:
 def _print_start(
     model: Model, options: ServerOptions, address: str, seconds: float, warning: str
 ) -> None:
-    console = Console(highlight=False)
-    print_row(
-        console, "Model", f"{options.name}, version {model.version}, loaded in {seconds:.1f} s"
-    )
-    print_row(console, "Page", f"{address}/")
-    print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
+    print_row("Model", f"{options.name}, version {model.version}, loaded in {seconds:.1f} s")
+    print_row("Page", f"{address}/")
+    print_row("REST", f"{address}/v1/models/{options.name}:predict")
     if options.log:
-        print_row(console, "Log", options.log)
+        print_row("Log", options.log)
     if not options.is_local:
-        print_row(console, "", "Anyone who can reach this address can use it.")
-    print_row(console, "", "Press Ctrl-C to stop.")
+        print_row("", "Anyone who can reach this address can use it.")
+    print_row("", "Press Ctrl-C to stop.")
     if warning:
-        print_row(console, "Verdict", warning, style="yellow")
+        print_row("Verdict", warning, style="yellow")

@@ -6,8 +6,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-
 from components.contract.errors import DataError, StorageError
 from components.contract.example import FILENAME, SHA256, decode_text
 from components.contract.printable import describe_corrections, name_some
@@ -24,7 +22,7 @@ from components.report.comparison import (
 )
 from components.report.predicted_images import read_images
 from pipeline_def.layout import Layout
-from pipeline_def.local.run_display import print_row, print_whole
+from pipeline_def.local.run_display import list_rows, print_row, print_whole
 from pipeline_def.runs.history import SelectedRun, flatten, select
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.table import format_time
@@ -159,16 +157,13 @@ def _reporting_missing(run: SelectedRun) -> Iterator[None]:
 
 
 def _print(facts: ComparisonFacts, path: str) -> None:
-    console = Console(highlight=False)
     # Colored only if one of the runs has won.
     color = {"better": " green", "worse": " red"}.get(facts.outcome, "")
-    print_row(console, "Verdict", facts.headline, style=f"bold{color}")
-    for number, reason in enumerate(facts.reasons):
-        print_row(console, "" if number else "Reasons", reason)
-    differing = [(title, rows) for title, rows in facts.parts.items() if rows]
-    for number, (title, rows) in enumerate(differing):
-        names = name_some([*rows], _MOST_NAMES)
-        print_row(console, "" if number else "Differs in", f"{title}: {names}")
+    print_row("Verdict", facts.headline, style=f"bold{color}")
+    parts = facts.parts.items()
+    differing = [f"{title}: {name_some([*rows], _MOST_NAMES)}" for title, rows in parts if rows]
+    for row in (*list_rows("Reasons", facts.reasons), *list_rows("Differs in", differing)):
+        print_row(*row)
     for run in (facts.first, facts.second):
-        print_whole(console, run.name.capitalize(), f"{run.title}, in {run.output}")
-    print_whole(console, "Page", path)
+        print_whole(run.name.capitalize(), f"{run.title}, in {run.output}")
+    print_whole("Page", path)

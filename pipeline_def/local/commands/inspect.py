@@ -5,8 +5,6 @@ import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping
 
-from rich.console import Console
-
 from components.contract.confidence import widest
 from components.contract.errors import ConfigurationError
 from components.contract.example import EVAL, TEST
@@ -60,21 +58,20 @@ def _inspect(config: Config) -> None:
     Raises:
         UserError: a run would not start.
     """
-    console = Console(highlight=False)
     listing = list_source(str(config.data), config.ingest)
     if listing.root != config.data:
-        print_whole(console, "Folder", listing.root)
+        print_whole("Folder", listing.root)
     # Shown before anything is refused, as it often tells why.
     for name, text in describe(listing):
-        print_row(console, name, text)
+        print_row(name, text)
     seen = look(listing, config)
     survey = seen.survey
     for name, text in _facts(listing, seen):
-        print_row(console, name, text)
+        print_row(name, text)
     for advice in _advice(listing, survey, seen.config):
-        print_row(console, "Advice", advice)
+        print_row("Advice", advice)
     for warning in _warnings(listing, survey, config):
-        print_row(console, "Warning", warning, style="yellow")
+        print_row("Warning", warning, style="yellow")
     if survey.sampled == len(listing.files):
         suspects = [(file.path, file.category) for file in survey.suspects]
         check_usable(suspects, listing, config.ingest)

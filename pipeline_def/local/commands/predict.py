@@ -24,6 +24,7 @@ from pipeline_def.local.output.locations import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options, find_unblessed
 from pipeline_def.local.run_display import (
     PLAIN_INTERVAL,
+    list_rows,
     make_bars,
     print_row,
     print_whole,
@@ -78,7 +79,6 @@ def predict_files(arguments: Sequence[str]) -> int:
 def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
     """Predict files; print the predictions or write a table."""
     to = options["to"]
-    console = Console(highlight=False)
     if to:
         check_table(to)
     sources = find_sources(options["files"])
@@ -89,9 +89,9 @@ def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
         folder = find_model(config.output, options["model"])
     reading = find_options(config, folder)
     tally = StatusCounts(count_files(sources))
-    print_whole(console, "Model", folder)
+    print_whole("Model", folder)
     if warning:
-        print_row(console, "Verdict", warning, style="yellow")
+        print_row("Verdict", warning, style="yellow")
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
@@ -99,20 +99,21 @@ def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
     replaced = bool(to) and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)
-    first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
+    first, refused = _keep_first(_with_progress(outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
         titles = ("File", "Label", "Prob.", "Next" if config.predict.top > 1 else "")
         print_table(titles, map(_row, first), breaks=("File", "Label", "Next"))
     for title, text in _summarize(tally, refused, seconds):
-        print_row(console, title, text)
+        print_row(title, text)
     if to:
-        print_whole(console, "Table", f"{to} (replaced)" if replaced else to)
+        print_whole("Table", f"{to} (replaced)" if replaced else to)
     return tally
 
 
-def _with_progress(console: Console, outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
+def _with_progress(outcomes: Iterable[_Item], *, total: int) -> Iterator[_Item]:
     """Yield one item per file, with a bar, or without a terminal a line every ten seconds."""
+    console = Console(highlight=False)
     bars, printed = make_bars(console), time.monotonic()
     with bars if console.is_terminal else contextlib.nullcontext():
         bars.add_task("Files", total=total, note="")
@@ -155,8 +156,7 @@ def _summarize(
         yield "Labels", name_some(labels, _MOST_LABELS)
     if tally.unknown:
         yield "Unknown", f"{tally.unknown:,} of {answered:,} images: unlike those of training"
-    for number, outcome in enumerate(refused):
-        why = f"{outcome.category}: {outcome.reason}"
-        yield "" if number else "Refused", f"{outcome.file}: {why}"
+    texts = [f"{outcome.file}: {outcome.category}: {outcome.reason}" for outcome in refused]
+    yield from list_rows("Refused", texts)
     if (others := tally.by_status["refused"] - len(refused)) > 0:
         yield "", f"… and {others:,} more; --to FILE lists them all"
