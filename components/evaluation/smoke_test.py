@@ -68,13 +68,11 @@ class SmokeTest:
                 # It could not even log that.
                 path = str(self._path(_PREDICTIONS))
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            return f"the exported model cannot be loaded and run: {self._last_line()}"
+            lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "it was killed")
+            return f"the exported model cannot be loaded and run: {last}"
         predicted = json.loads(self._path(_PREDICTIONS).read_text(encoding="utf-8"))
         return explain_difference(predicted, self._names, read(self._names))
-
-    def _last_line(self) -> str:
-        lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it was killed")
 
     def _path(self, name: str) -> Path:
         return Path(self._folder.name, name)

@@ -17,6 +17,8 @@ from components.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
 
+pytestmark = [pytest.mark.xdist_group("evaluated"), pytest.mark.slow]
+
 LABELS = ("a", "b")
 EACH, TRAIN = 50, 70
 
@@ -48,8 +50,6 @@ def predictions() -> Predictions:
     return replace(drawn, ids=ids, probabilities=np.eye(2, dtype=np.float32)[ids] * 0.98 + 0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("evaluated")
 def test_no_model_is_judged_by_images_that_it_knows(
     predictions: Predictions, tmp_path: Path
 ) -> None:
@@ -68,8 +68,6 @@ def test_no_model_is_judged_by_images_that_it_knows(
     assert len(read_predictions(evaluation.uri).filenames) == images
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("evaluated")
 def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     predictions: Predictions, tmp_path: Path
 ) -> None:
@@ -88,8 +86,6 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     assert kept.candidate.stats.right.mean() == 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("evaluated")
 def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_path: Path) -> None:
     """As when a folder grows beyond the images that are cross-validated."""
     examples = write_examples(tmp_path / "examples", "eval", predictions)

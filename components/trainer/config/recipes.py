@@ -5,8 +5,6 @@ et al., 2020), the length of training follows from the number of images, so that
 to get started.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The signatures of the exported model: image bytes in, label texts and probabilities out."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ may call whatever the file names, so this reader, which needs no PyTorch, knows 
 dictionaries of tensors consist of. Format: `torch.serialization._legacy_load`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import math

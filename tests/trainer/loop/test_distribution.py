@@ -17,7 +17,7 @@ from tests.trainer.input.shard_folder import ShardFolder
 from tests.trainer.loop.trainer_process import cluster
 
 # In one process, so that fixtures are created once.
-pytestmark = pytest.mark.xdist_group("replicas")
+pytestmark = [pytest.mark.xdist_group("replicas"), pytest.mark.slow]
 
 Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]
 
@@ -72,7 +72,6 @@ def trained(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory)
     }
 
 
-@pytest.mark.slow
 def test_strategies_learn_the_same_from_the_same_images(trained: Trained) -> None:
     whole = trained["plain-0"]
     assert whole[0]["loss"][-1] < whole[0]["loss"][0]
@@ -82,12 +81,10 @@ def test_strategies_learn_the_same_from_the_same_images(trained: Trained) -> Non
     assert trained["streamed-0"][0] != whole[0]
 
 
-@pytest.mark.slow
 def test_a_resumed_training_on_two_replicas_equals_an_uninterrupted_one(trained: Trained) -> None:
     assert_same(trained["killed-2"], trained["whole-2"])
 
 
-@pytest.mark.slow
 def test_two_workers_learn_and_resume_as_one_process_does(
     shard_folder: ShardFolder, trained: Trained, tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ from components.trainer.training_input import TrainingInput
 from tests.pictures import encode
 from tests.trainer.input.shard_folder import FEATURE_SPEC, name_files, write_records
 
+pytestmark = pytest.mark.slow
+
 SIZE = 16
 IMAGES = TransformConfig(size=SIZE)
 SMALL = ModelConfig(name="cnn", width=8)
@@ -136,7 +138,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_digits(tmp_path_factory.mktemp("digits"), NEW, each=100)
 
 
-@pytest.mark.slow
 def test_a_network_that_diverges_is_an_error(digits: Path, tmp_path: Path) -> None:
     training = TrainingConfig(epochs=1, learning_rate=1e38, precision="bfloat16")
     case = Case(digits, tmp_path, training=training)
@@ -149,7 +150,6 @@ def test_a_network_that_diverges_is_an_error(digits: Path, tmp_path: Path) -> No
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
-@pytest.mark.slow
 def test_class_weights_reach_the_step(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +170,6 @@ def weights_of(model: tf_keras.Model) -> dict[str, Any]:
     return {v.name: v.numpy() for v in Parts.of(model).backbone.variables}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2**31, 0], ids=["activations", "images"])
 def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
     pretrained: ModelConfig,
@@ -199,7 +198,6 @@ def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
     assert changed == {v.name for layer in trained for v in layer.variables}
 
 
-@pytest.mark.slow
 def test_a_kill_in_the_second_phase_changes_nothing(
     pretrained: ModelConfig, digits: Path, tmp_path: Path
 ) -> None:
@@ -217,7 +215,6 @@ def test_a_kill_in_the_second_phase_changes_nothing(
         assert again.history[name] == whole.history[name]
 
 
-@pytest.mark.slow
 def test_weights_that_fine_tuning_spoils_are_discarded(
     pretrained: ModelConfig, digits: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
