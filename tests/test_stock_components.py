@@ -15,11 +15,9 @@ from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 
-from components import (
-    ImageExampleGen,
-    statistics_options,
-)
+from components import ImageExampleGen, statistics_options
 from components.contract.anomalies import Anomaly, read_anomalies
+from components.contract.example import ENCODED, LABEL
 from pipeline_def.kubeflow.specification import check_documents
 from tests.nodes import IN_MEMORY
 from tests.pictures import write_folder
@@ -55,6 +53,20 @@ def validated(examples: Any) -> tuple[StatisticsGen, SchemaGen, ExampleValidator
     return statistics, schema, validator
 
 
+def preprocessing_fn(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Decode and shrink the images, and number the labels, as users of TFX do."""
+
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        return tf.image.resize(image, [8, 8]) / 255.0
+
+    pixels = tf.map_fn(decode, tf.reshape(inputs[ENCODED], [-1]), fn_output_signature=tf.float32)
+    return {
+        "pixels": tf.ensure_shape(pixels, [None, 8, 8, 3]),
+        "label": tft.compute_and_apply_vocabulary(tf.reshape(inputs[LABEL], [-1])),
+    }
+
+
 def after_our_ingest(images: Path) -> list[BaseComponent]:
     """ImageExampleGen, followed by TFX's own components."""
     ingest = ImageExampleGen(folder=str(images))
@@ -63,7 +75,7 @@ def after_our_ingest(images: Path) -> list[BaseComponent]:
     transform = Transform(
         examples=examples,
         schema=schema.outputs["schema"],
-        preprocessing_fn="tests.stock_functions.preprocessing_fn",
+        preprocessing_fn=f"{__name__}.preprocessing_fn",
         disable_statistics=True,
     )
     return [ingest, statistics, schema, validator, transform]

@@ -4,10 +4,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from components.host import machine
-from tests.process_memory import process_memory
 
 MIB = 2**20
 UNLIMITED = "9223372036854771712"
@@ -102,8 +102,8 @@ def test_free_memory_between_blocks_in_use_is_given_back(monkeypatch: pytest.Mon
     cycle.append(cycle)
     last = blocks[-1]
     del blocks, cycle
-    before = process_memory()
+    before = psutil.Process().memory_info().rss
     machine.trim_memory()
-    assert process_memory() < before - 30 * MIB
+    assert psutil.Process().memory_info().rss < before - 30 * MIB
     assert last
     assert released, "Arrow keeps memory of its own"

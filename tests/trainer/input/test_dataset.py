@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism, is_op_determinism_enabled
@@ -17,7 +18,6 @@ from components.trainer.input.dataset import make_dataset
 from components.trainer.input.host_calls import empty_aligned, sharing_captured
 from components.trainer.input.sampler import ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import Shards, map_shards
-from tests.process_memory import process_memory
 from tests.trainer.input.shard_folder import (
     BATCH,
     CONFIG,
@@ -195,7 +195,7 @@ def test_pixels_are_in_memory_once(deterministic: bool) -> None:
     pixels = empty_aligned((shards.total, SIZE, SIZE, 3))
     pixels[:] = 7
     kept = {"decoded examples train": (pixels, np.zeros(shards.total, np.int64))}
-    options, before = READERS["decoded in memory"], process_memory()
+    options, before = READERS["decoded in memory"], psutil.Process().memory_info().rss
     read = functools.partial(make_dataset, config=CONFIG, feature_spec={}, batch_size=2)
     batches = read(shards, options=options, order=order, kept=kept)
     if deterministic:
@@ -207,7 +207,7 @@ def test_pixels_are_in_memory_once(deterministic: bool) -> None:
     finally:
         disable_op_determinism()
     assert (next(started)[0].numpy() == 7).all()
-    assert process_memory() - before < pixels.nbytes / 2
+    assert psutil.Process().memory_info().rss - before < pixels.nbytes / 2
 
 
 def test_missing_record_indexes_are_an_error(
