@@ -11,7 +11,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.printable import quote, read_number
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import Option, list_options, list_sections, print_requested_help
-from pipeline_def.config.yaml_file import parse_yaml, read_yaml
+from pipeline_def.config.yaml_file import parse_yaml, read_text
 
 _Owner = TypeVar("_Owner")
 
@@ -187,7 +187,7 @@ def read_file(path: str) -> dict[str, Any]:
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or has an unknown option.
     """
-    content = read_yaml(path)
+    content = parse_yaml(read_text(path), path)
     if content is None:
         return {}
     if not isinstance(content, dict):

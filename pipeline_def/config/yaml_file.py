@@ -52,17 +52,8 @@ for _tag, _pattern, _first in (
         )
 
 
-def read_yaml(path: str) -> Any:
-    """Read a YAML file; return None if it is empty.
-
-    Raises:
-        ConfigurationError: the file cannot be read, is too large, or is not YAML.
-    """
-    return parse_yaml(read_text(path), path)
-
-
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML; messages say that it is from `where`.
+    """Parse YAML, None if it is empty; messages say that it is from `where`.
 
     Raises:
         ConfigurationError: it is not YAML, or is nested too deeply.

@@ -5,7 +5,7 @@ The model of a run that is not blessed can be used, too, on purpose.
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from components.contract.artifact_files import list_names, on_disk
@@ -90,17 +90,12 @@ def find_version(pushed: str, wanted: str | None = None) -> str:
     for path in versions:
         if wanted in (None, "", os.path.basename(path)):
             return path
-    raise explain_missing(pushed, wanted, versions)
-
-
-def explain_missing(pushed: str, wanted: str | None, versions: Sequence[str]) -> ModelError:
-    """Return the error for a version that is not among the `versions` in a folder."""
     if not versions:
-        return ModelError(
+        raise ModelError(
             f"There is no model in {pushed}: run the pipeline until one is blessed, use the model "
             f"of the newest run with --unblessed, or set --output to the output folder of a run."
         )
-    return ModelError(
+    raise ModelError(
         f"There is no version {wanted} in {pushed}. There are "
         f"{name_some([*map(os.path.basename, versions)], _MOST_NAMED)}."
     )

@@ -15,7 +15,7 @@ from components.storage.saved_model import (
 from pipeline_def.config.command_line import parse
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.locations import find_runs
-from pipeline_def.local.pushed_model import explain_missing
+from pipeline_def.local.pushed_model import find_version
 
 USAGE = """usage: local_runner.py rollback [VERSION] [--output DIR]
 
@@ -48,12 +48,12 @@ def roll_back(arguments: Sequence[str]) -> int:
     versions = [*whole_versions(pushed)]
     target = _choose(versions, wanted[0] if wanted else None, pushed)
     if model_digest(target) == model_digest(versions[0]):
-        print(f"Version {_name(versions[0])} is in use, and has this model already.")
+        print(f"Version {os.path.basename(versions[0])} is in use, and has this model already.")
         return 0
     restored, withdrawn = original_version(target), _list_withdrawn(versions, target)
     path = restore(target, restored=restored, withdrawn=withdrawn)
     names = ", ".join(sorted(set(withdrawn.values()), key=int))
-    print(f"Version {_name(path)} is in use now: {make_printable(path)}")
+    print(f"Version {os.path.basename(path)} is in use now: {make_printable(path)}")
     print(f"It has the model of version {restored}.")
     if names:
         print(f"Until another model is blessed, runs do not push {names} again.")
@@ -64,14 +64,11 @@ def _choose(versions: Sequence[str], wanted: str | None, pushed: str) -> str:
     """Return the path of the version to go back to; `versions` are newest first."""
     if not versions:
         raise ModelError(f"There is no model in {pushed}: set --output to the output of a run.")
-    names = list(map(_name, versions))
     if wanted is not None:
-        if wanted not in names:
-            raise explain_missing(pushed, wanted, versions)
-        return versions[names.index(wanted)]
+        return find_version(pushed, wanted)
     since, in_use = int(original_version(versions[0])), model_digest(versions[0])
     for version in versions:
-        if int(_name(version)) < since and model_digest(version) != in_use:
+        if int(os.path.basename(version)) < since and model_digest(version) != in_use:
             return version
     raise ModelError(
         f"There is no version before {original_version(versions[0])} in {pushed} to go back to."
@@ -87,7 +84,3 @@ def _list_withdrawn(versions: Sequence[str], target: str) -> dict[str, str]:
     return {
         digest: name for digest, name in withdrawn.items() if digest != kept and int(name) > since
     }
-
-
-def _name(version: str) -> str:
-    return os.path.basename(version)
