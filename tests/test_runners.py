@@ -17,6 +17,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import lock_output
 from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.preparation import prepare, use_corrections, write_digits
+from tests.apps.serve.serving import push
 from tests.config.command import parsed
 from tests.conftest import Refusal
 from tests.local.run_samples import configure, write_run
@@ -208,8 +209,7 @@ def test_images_of_another_task_do_not_replace_the_model_in_use(
 ) -> None:
     output, layout = tmp_path / "out", Layout(str(tmp_path / "out"))
     write_evaluated_run(output, 1, right=20)  # blue and red
-    (output / "pushed" / "1").mkdir(parents=True)
-    (output / "pushed" / "1" / "saved_model.pb").touch()
+    push(output / "pushed", "1")
     with contextlib.closing(sqlite3.connect(layout.metadata)) as metadata:
         metadata.execute("CREATE TABLE MLMDEnv (schema_version INTEGER)")
     others = write_folder(tmp_path / "others", each=30, labels=("green", "red"))

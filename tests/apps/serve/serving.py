@@ -81,11 +81,17 @@ def png(
     return encode(Image.new("RGB", size, (red, green, blue)), kind, **options)
 
 
+def push(folder: Path, version: str, *, whole: bool = True) -> None:
+    """Make the folder of a version, with its graph if it is whole."""
+    (folder / version).mkdir(parents=True, exist_ok=True)
+    if whole:
+        (folder / version / "saved_model.pb").touch()
+
+
 @contextlib.contextmanager
 def serving(model: Model, folder: Path, **options: Any) -> Iterator[int]:
     """Serve a model; yield the port."""
-    (folder / model.version).mkdir(exist_ok=True)
-    (folder / model.version / "saved_model.pb").touch()
+    push(folder, model.version)
     with running(Versions(str(folder), lambda path: model), **options) as port:
         yield port
 

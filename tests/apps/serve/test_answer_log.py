@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline_def.apps.serve.metrics import AnswerLog
-from tests.apps.serve.serving import FakeModel, ask, instances, png, serving
+from tests.apps.serve.serving import FakeModel, ask, instances, png, push, serving
 from tests.conftest import Refusal
 from tests.docs.markdown import read_page
 
@@ -69,8 +69,7 @@ def test_a_log_that_fails_says_so_once_and_goes_on(
 def test_a_log_that_cannot_be_written_is_refused_at_the_start(
     tmp_path: Path, place: str, says: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pushed" / "1").mkdir(parents=True)
-    (tmp_path / "pushed" / "1" / "saved_model.pb").touch()
+    push(tmp_path / "pushed", "1")
     monkeypatch.setattr("pipeline_def.apps.serve.command.Model", lambda path: FakeModel())
     words = ("--output", tmp_path, "--port", 0, "--log", place.format(tmp_path))
     assert says.format(tmp_path) in refusal("serve", *words)

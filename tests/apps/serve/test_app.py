@@ -16,7 +16,7 @@ from PIL import Image
 from pipeline_def.apps.serve import prediction
 from pipeline_def.apps.serve.batching import BatchLimits
 from pipeline_def.apps.serve.versions import Versions
-from tests.apps.serve.serving import PREDICT, FakeModel, ask, instances, png, running, serving
+from tests.apps.serve.serving import PREDICT, FakeModel, ask, instances, png, push, running, serving
 from tests.pictures import encode
 
 
@@ -224,24 +224,17 @@ def test_work_for_clients_that_hang_up_is_canceled_without_a_traceback(
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def write_versions(folder: Path) -> Path:
-    """Write a version that is whole, and one that is not yet."""
-    for name in ("1", "2"):
-        (folder / name).mkdir()
-    (folder / "1" / "saved_model.pb").touch()
-    return folder
-
-
 def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Versions, "poll_seconds", 0.05)
-    pushed = write_versions(tmp_path)
+    push(tmp_path, "1")
+    push(tmp_path, "2", whole=False)
     models = {name: FakeModel(name, seconds=0.03) for name in ("1", "2")}
-    versions = Versions(str(pushed), lambda path: models[Path(path).name])
+    versions = Versions(str(tmp_path), lambda path: models[Path(path).name])
     answers = []
     with running(versions) as port:
-        (pushed / "2" / "saved_model.pb").touch()
+        push(tmp_path, "2")
         deadline = time.monotonic() + 10
         while versions.current.version == "1" and time.monotonic() < deadline:
             answers.append(ask(port, body=instances(png(1))))

@@ -20,15 +20,9 @@ from pipeline_def.apps.serve.options import ServerOptions
 from pipeline_def.apps.serve.versions import Versions
 from pipeline_def.config.config import Config
 from pipeline_def.local.pushed_model import UNBLESSED, find_options, find_unblessed
-from tests.apps.serve.serving import FakeModel, ask, running_app
+from tests.apps.serve.serving import FakeModel, ask, push, running_app
 from tests.local.run_samples import configure, write_run
 from tests.storage.gs_client import point_to
-
-
-def push(folder: Path, version: str, *, whole: bool = True) -> None:
-    (folder / version).mkdir(parents=True)
-    if whole:
-        (folder / version / "saved_model.pb").touch()
 
 
 def load(path: str) -> Model:
@@ -116,8 +110,7 @@ def test_a_model_that_is_not_blessed_is_served_with_its_verdict(
     write_run(tmp_path, 1, configuration=settings, blessed=False, headline="No better than before.")
     write_run(tmp_path, 2, until="ImageExampleGen")
     folder = tmp_path / "artifacts" / "Trainer" / "model" / "1" / "Format-Serving"
-    folder.mkdir(parents=True)
-    (folder / "saved_model.pb").touch()
+    push(folder.parent, folder.name)
     assert find_options(Config(output=str(tmp_path)), str(folder)).shrink == 48
     monkeypatch.setattr(command, "Model", lambda path: FakeModel(os.path.basename(path)))
     monkeypatch.setattr(command, "make_server", Stopped)
