@@ -68,8 +68,7 @@ def require(condition: bool, message: str) -> None:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as a dictionary, nested dataclasses included."""
-    fields: dict[str, Any] = dataclasses.asdict(config)
-    return fields
+    return dataclasses.asdict(config)
 
 
 def to_json(config: Any) -> str:

@@ -96,7 +96,16 @@ def find_files(
     """
     fs, root = open_folder(folder)
     if is_local(fs):
-        _require_folder(folder, root)
+        if not os.path.exists(root):
+            parent, name = os.path.split(folder)
+            similar = did_you_mean(name, list_folders(parent))
+            raise DataError(
+                f"{folder} does not exist: give a folder of label/image files.{similar}"
+            )
+        if not os.path.isdir(root):
+            raise DataError(
+                f"{folder} is a file: give the folder above it, laid out as label/image."
+            )
         return _LocalFolder(root, is_excluded, is_lenient=is_lenient).find()
     sorter = RowSorter(Found)
 
@@ -106,15 +115,6 @@ def find_files(
 
     _find_remote(fs, root, folder, take)
     return sorter.sorted()
-
-
-def _require_folder(folder: str, root: str) -> None:
-    if not os.path.exists(root):
-        parent, name = os.path.split(folder)
-        similar = did_you_mean(name, list_folders(parent))
-        raise DataError(f"{folder} does not exist: give a folder of label/image files.{similar}")
-    if not os.path.isdir(root):
-        raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
 
 
 def find_file(path: str) -> Found | None:

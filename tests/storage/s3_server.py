@@ -11,7 +11,9 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from components.storage import retry
 from components.storage.s3_client import S3Client
+from tests.storage.gs_client import SHORT_PAUSES
 
 ACCESS_KEY = "the-access-key"
 SECRET_KEY = "the-secret-key"
@@ -51,6 +53,7 @@ def serve_s3(*buckets: str) -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{server.server_port}"
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_up_client(monkeypatch, endpoint)
+        monkeypatch.setattr(retry, "RETRY_POLICY", SHORT_PAUSES)
         for bucket in buckets:
             # moto keeps the buckets of an earlier server in this process.
             with suppress(FileExistsError):

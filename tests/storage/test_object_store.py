@@ -12,7 +12,6 @@ from components.ingest.source.listing import read_listing, write_listing
 from components.storage import object_store, retry
 from components.storage.fetch import Unread, read_files
 from components.storage.object_store import find_endpoint, open_store
-from components.storage.retry import RetryPolicy
 from tests.storage.s3_server import empty, serve_s3
 
 CONFIG = IngestConfig()
@@ -52,10 +51,7 @@ def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
 
 
 @pytest.mark.slow
-def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
-    store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
+def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(store: Any) -> None:
     listing = list_source("s3://bucket/2024-01-02", CONFIG)
     store.pipe_file("bucket/2024-01-02/a/1.jpg", b"x" * len(IMAGES["a/1.jpg"]))
     store.rm_file("bucket/2024-01-02/a/2.jpg")
@@ -78,7 +74,6 @@ def test_a_refused_read_is_repeated(
     store: Any, monkeypatch: pytest.MonkeyPatch, faults: list[str], retries: int
 ) -> None:
     """By s3fs, which follows redirections, unless the store is overloaded."""
-    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
     monkeypatch.setattr("tests.storage.s3_server.FAULTS", [*faults])
     listing = list_source("s3://bucket/2024-01-02", CONFIG)
     before = sum(retry.count_retries().values())

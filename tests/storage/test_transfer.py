@@ -77,7 +77,6 @@ def test_a_broken_read_is_retried(endpoint: str, monkeypatch: pytest.MonkeyPatch
         return await whole(self, method, *details, **options)
 
     monkeypatch.setattr(S3FileSystem, "_call_s3", broken)
-    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
     assert read_bytes(f"{STORE}/file") == b"whole"
     assert asked == ["get_object"] * (len(BROKEN) + 1)
 

@@ -212,7 +212,8 @@ def change_colors(
     )
     matrix = _saturation_matrix(saturation) @ _hue_matrix(_signed(random.hue, config.hue))
     matrix *= (brightness * contrast)[:, None, None]
-    offset = ((1 - contrast) * brightness)[:, None] * _mean_gray(images)
+    mean_gray = tf.reduce_sum(mean_colors(images) * tf.constant(_LUMA), axis=1, keepdims=True)
+    offset = ((1 - contrast) * brightness)[:, None] * mean_gray
     # With the offset: 33 ms; channel by channel: 108 ms.
     mixed = tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels]) @ matrix
     mixed = tf.reshape(mixed, [-1, height * width * channels]) + offset
@@ -237,11 +238,6 @@ def mean_colors(images: tf.Tensor) -> tf.Tensor:
     """Return the mean of each channel of each image, float32 [batch, channels]."""
     # One axis at a time: 3 ms; both at once: 7 ms.
     return tf.reduce_mean(tf.reduce_mean(tf.cast(images, tf.float32), axis=1), axis=1)
-
-
-def _mean_gray(images: tf.Tensor) -> tf.Tensor:
-    """Return the mean luma of each image, float32 [batch, 1], 0 to 255."""
-    return tf.reduce_sum(mean_colors(images) * tf.constant(_LUMA), axis=1, keepdims=True)
 
 
 def rounded(images: tf.Tensor) -> tf.Tensor:

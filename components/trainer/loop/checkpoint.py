@@ -77,11 +77,6 @@ class Progress:
         """Return whether a value of `watched` is strictly better than `best`."""
         return value < best if self.watched == _LOSS else value > best
 
-    @property
-    def epochs_since_best(self) -> int:
-        """Number of epochs since the best one."""
-        return self.epochs - self.best_epoch
-
     def fit_epoch(self, steps: int) -> bool:
         """Continue in epochs of `steps` steps; return whether they had another number before."""
         before, self.steps_per_epoch = self.steps_per_epoch, steps

@@ -418,7 +418,8 @@ class TrainingLoop:
     def is_complete(self, progress: Progress) -> bool:
         """Return whether no further call would train any more."""
         patient = not self._mode.chooses or self._config.keep == "last"
-        late = progress.epochs_since_best >= self._config.patience and not patient
+        waited = progress.epochs - progress.best_epoch
+        late = waited >= self._config.patience and not patient
         return progress.diverged or late or progress.epochs >= self._epochs
 
     def _is_over(self, progress: Progress) -> bool:

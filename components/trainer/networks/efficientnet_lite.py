@@ -23,11 +23,6 @@ class _Stage(NamedTuple):
     channels: int
 
 
-class _Scale(NamedTuple):
-    width: float
-    depth: float
-
-
 _STAGES = (
     _Stage(1, 3, 1, 1, 16),
     _Stage(2, 3, 2, 6, 24),
@@ -37,10 +32,11 @@ _STAGES = (
     _Stage(4, 5, 2, 6, 192),
     _Stage(1, 3, 1, 6, 320),
 )
+# Network → factors of the channels and of the blocks.
 _SCALES = {
-    "efficientnet_lite0": _Scale(1.0, 1.0),
-    "efficientnet_lite1": _Scale(1.0, 1.1),
-    "efficientnet_lite2": _Scale(1.1, 1.2),
+    "efficientnet_lite0": (1.0, 1.0),
+    "efficientnet_lite1": (1.0, 1.1),
+    "efficientnet_lite2": (1.1, 1.2),
 }
 _STEM, _TOP = 32, 1280
 _LAYER = re.compile(r"(?:block_(\d+)_)?([a-z]+)_(conv|norm)")
@@ -53,14 +49,14 @@ def build_efficientnet_lite(name: str, size: int | None) -> tf_keras.Model:
 
     It is for images of one size, or of any, which differs in nothing but the speed.
     """
-    scale = _SCALES[name]
+    width, depth = _SCALES[name]
     images = layers.Input([size, size, CHANNELS])
     features = _convolve(images, _STEM, "stem", kernel=3, stride=2)
     number = 0
     for stage in _STAGES:
         fixed = stage in (_STAGES[0], _STAGES[-1])
-        channels = _round(stage.channels * scale.width)
-        for repeat in range(stage.blocks if fixed else math.ceil(stage.blocks * scale.depth)):
+        channels = _round(stage.channels * width)
+        for repeat in range(stage.blocks if fixed else math.ceil(stage.blocks * depth)):
             block = stage._replace(stride=1 if repeat else stage.stride, channels=channels)
             features = _add_block(features, f"block_{number}", block)
             number += 1

@@ -38,6 +38,7 @@ from tests.trainer.input.shard_folder import (
     trainer_arguments,
     write_records,
 )
+from tests.trainer.loop.test_loop import Killed
 
 SIZE, TRAIN, EVAL = 16, 36, 12
 RNG = np.random.default_rng(0)
@@ -258,10 +259,6 @@ def test_the_last_layer_alone_answers_first(
     matched = re.fullmatch(r"first answer: accuracy ([\d.]+) in cross-validation, by the .*", said)
     assert matched
     assert float(matched[1]) > 0.9
-
-
-class Killed(Exception):
-    pass
 
 
 def tiny(size: int, classes: int) -> tf_keras.Model:

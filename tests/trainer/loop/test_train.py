@@ -27,6 +27,7 @@ from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.training_input import TrainingInput
 from tests.pictures import encode
 from tests.trainer.input.shard_folder import FEATURE_SPEC, name_files, write_records
+from tests.trainer.loop.test_loop import Killed, kill
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +35,6 @@ SIZE = 16
 IMAGES = TransformConfig(size=SIZE)
 SMALL = ModelConfig(name="cnn", width=8)
 OLD, NEW = range(6), range(6, 10)
-
-
-class Killed(Exception):
-    pass
 
 
 def write_digits(folder: Path, classes: Sequence[int], *, each: int) -> Path:
@@ -69,16 +66,7 @@ class FailingInput(TrainingInput):
     kill_at: int | None = None
 
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
-        def listen(number: Any) -> Any:
-            if self.kill_at is not None and number >= self.kill_at:
-                raise Killed
-            return np.int64(0)
-
-        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, ...]) -> Any:
-            with tf.control_dependencies([tf.numpy_function(listen, [number], tf.int64)]):
-                return tf.identity(batch[0]), *batch[1:]
-
-        return super().read(step, part).enumerate(step).map(tap)
+        return kill(super().read(step, part), step, at=self.kill_at, seen={})
 
 
 @dataclass
