@@ -4,7 +4,7 @@ import collections
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,18 +90,6 @@ class Report:
         return sum(labels.total() for labels in self.labels.values())
 
 
-@dataclass(frozen=True)
-class Duplicate:
-    """An image that several files contain, byte for byte."""
-
-    sha256: str
-    paths: tuple[str, ...]
-    labels: tuple[str, ...]
-    """Distinct labels: more than one is a conflict."""
-    splits: tuple[str, ...]
-    """Distinct splits: with more than one, the model is tested on training images."""
-
-
 def report_on(plans: Sequence[PlanFacts], assignment: Assignment) -> Report:
     """Return what becomes of the files of all plans."""
     labels = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
@@ -145,16 +133,20 @@ def find_copies(images: Images) -> dict[str, list[ImageFile]]:
 
 def list_duplicates(
     copies: Mapping[str, Sequence[ImageFile]], assignment: Assignment
-) -> list[Duplicate]:
-    """Describe the copies that `find_copies` has found, sorted by first path."""
-    duplicates = []
+) -> list[dict[str, Any]]:
+    """Return the lines of the list of duplicates, for the images that `find_copies` has found.
+
+    Labels and splits are distinct: several labels are a conflict, and with several splits, the
+    model is tested on training images.
+    """
+    lines = []
     for sha256, files in copies.items():
-        images = ((file, sha256) for file in files)
-        entries = sorted(
-            (image[0].path, assignment.label_of(*image), assignment.rule.split_of(*image))
-            for image in images
-        )
-        paths, labels, in_splits = zip(*entries, strict=True)
-        distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
-        duplicates.append(Duplicate(sha256, paths, *distinct))
-    return sorted(duplicates, key=lambda duplicate: duplicate.paths)
+        images = [(file, sha256) for file in files]
+        line = {
+            "sha256": sha256,
+            "paths": sorted(file.path for file in files),
+            "labels": sorted({assignment.label_of(*image) for image in images}),
+            "splits": sorted({assignment.rule.split_of(*image) for image in images}),
+        }
+        lines.append(line)
+    return sorted(lines, key=lambda line: line["paths"])

@@ -12,7 +12,6 @@ from components.contract.printable import quote
 from components.ingest.config import IngestConfig
 from components.ingest.plan.assignment import (
     Assignment,
-    Duplicate,
     Images,
     find_copies,
     iterate_digests,
@@ -40,7 +39,8 @@ class Decision(NamedTuple):
     """What became of all images."""
 
     assignment: Assignment
-    duplicates: list[Duplicate]
+    duplicates: list[dict[str, Any]]
+    """Lines of the list of duplicates."""
     outcomes: list[CorrectionOutcome]
     near: list[dict[str, Any]]
     """Lines of the list of near duplicates."""

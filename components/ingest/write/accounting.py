@@ -5,7 +5,6 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from components.contract.artifact_files import make_folders, open_file
@@ -38,9 +37,9 @@ def write_rejects(rejects_uri: str, report: Report, listing: Listing, decided: D
         # TFX removes the outputs of a failed node; the log keeps the list.
         if reject["category"] != Category.REMOVED.value:
             logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
-    conflicts = [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
+    conflicts = [duplicate for duplicate in duplicates if len(duplicate["labels"]) > 1]
     for conflict in conflicts:
-        logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
+        logging.warning("Labels %(labels)s for the same image: %(paths)s", conflict)
     summary: dict[str, Any] = {
         "files": len(listing.files) + len(listing.skipped),
         "examples": report.examples,
@@ -48,9 +47,9 @@ def write_rejects(rejects_uri: str, report: Report, listing: Listing, decided: D
         "skipped": len(listing.skipped),
         "rejected_by_category": _count(reject["category"] for reject in rejects),
         "skipped_by_reason": _count(listing.skipped.values()),
-        "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
+        "duplicates": sum(len(duplicate["paths"]) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts),
-        "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
+        "in_several_splits": sum(len(duplicate["splits"]) > 1 for duplicate in duplicates),
         "near_duplicates": sum(len(cluster["paths"]) - 1 for cluster in clusters),
         "near_duplicates_of_several_labels": sum(len({*c["labels"]}) > 1 for c in clusters),
         "near_duplicates_in_several_splits": sum(len({*c["splits"]}) > 1 for c in clusters),
@@ -69,7 +68,7 @@ def write_rejects(rejects_uri: str, report: Report, listing: Listing, decided: D
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     skipped = ({"path": path, "reason": reason} for path, reason in listing.skipped.items())
     _write_lines(rejects_uri, SKIPPED_FILE, skipped)
-    _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
+    _write_lines(rejects_uri, DUPLICATES_FILE, duplicates)
     _write_lines(rejects_uri, NEAR_DUPLICATES_FILE, clusters)
     with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(summary, indent=1))
