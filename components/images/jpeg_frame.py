@@ -69,7 +69,7 @@ def state_orientation(data: bytes) -> int | None:
         if marker == _APP1 and data[place + 4 : start] == _EXIF:
             segments.append(data[start : min(end, SEARCHED_BYTES)])
     in_png = data.startswith(b"\x89PNG") and _PNG_EXIF in data
-    in_xmp = data.find(_XMP, 0, max(end, SEARCHED_BYTES)) >= 0
+    in_xmp = data.rfind(_XMP, 0, max(end, SEARCHED_BYTES)) >= 0
     if not (segments or in_png or in_xmp):
         return 1
     try:
