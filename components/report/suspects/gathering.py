@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,10 +79,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> F
         copies += find_copies(columns, features) if pretrained else []
     twins = list_suspects(copies, decided)
     suspects += twins
-    counts: dict[str, int] = {"label": len(wrong)} if wrong else {}
-    counts.update(odd.found)
-    if twins:
-        counts["near_duplicate"] = len(twins)
+    counts = Counter[str](suspect.reason for suspect in (*wrong, *twins)) | Counter(odd.found)
     return FoundSuspects(tuple(suspects), counts, errors, columns, features, copies)
 
 
