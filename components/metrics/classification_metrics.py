@@ -174,19 +174,14 @@ def compare_models(evaluated: Evaluated) -> Comparison:
 
 
 def measure_slices(
-    slices: Mapping[str, Sequence[str]],
-    right: Flags,
-    baseline: Flags | None,
-    *,
-    known: Ints | None = None,
+    slices: Mapping[str, Sequence[str]], right: Flags, baseline: Flags | None, *, known: Ints
 ) -> tuple[SliceMetrics, ...]:
     """Measure the accuracy on every slice, in the order of slicings, then of values.
 
-    Only the rows `known` are compared with the baseline; None: all.
+    Only the rows `known` are compared with the baseline.
     """
     slicings, measured = list(slices), []
-    compared = np.full(len(right), known is None)
-    compared[known] = True
+    compared = np.isin(np.arange(len(right)), known)
     rows_of = find_rows(slices)
     for slicing, value in sorted(rows_of, key=lambda key: (slicings.index(key[0]), _order(key[1]))):
         rows = rows_of[slicing, value]

@@ -52,9 +52,7 @@ def choose_slices(slices: Sequence[str], columns: Columns) -> list[str]:
     return list(dict.fromkeys(itertools.chain.from_iterable(chosen)))
 
 
-def describe_slices(
-    features: Mapping[str, NDArray[Any]], columns: Columns | None = None
-) -> dict[str, list[str]]:
+def describe_slices(features: Mapping[str, NDArray[Any]], columns: Columns) -> dict[str, list[str]]:
     """Return slicing → value of every example of a batch.
 
     `features` are key → [examples], with NaN for unmeasured luminance; `columns` are further
@@ -70,10 +68,7 @@ def describe_slices(
         "luminance": brightness.tolist(),
         "format": [decode_text(name) for name in features[FORMAT]],
         "folder": [name or "." for name in names],
-        **{
-            name: _describe_column(name, features, column)
-            for name, column in (columns or {}).items()
-        },
+        **{name: _describe_column(name, features, column) for name, column in columns.items()},
     }
 
 
