@@ -158,22 +158,15 @@ def replace_probabilities(
     def replace(group: Any) -> Any:
         names = read_texts(group, "filename")
         for column, known in zip(PROBABILITIES, models, strict=False):
-            group = _replace_rows(group, column, names, known)
+            index, scores = group.column_names.index(column), read_scores(group, column).copy()
+            for number, name in enumerate(names):
+                if name in known:
+                    row = known[name]
+                    scores[number] = np.nan if row is None else row
+            group = group.set_column(index, group.schema.field(index), _as_column(scores))
         return group
 
     _write_file(evaluation_uri, map(replace, read_groups(evaluation_uri, None)))
-
-
-def _replace_rows(
-    table: Any, column: str, names: Sequence[str], known: Mapping[str, Scores | None]
-) -> Any:
-    index = table.column_names.index(column)
-    scores = read_scores(table, column).copy()
-    for number, name in enumerate(names):
-        if name in known:
-            row = known[name]
-            scores[number] = np.nan if row is None else row
-    return table.set_column(index, table.schema.field(index), _as_column(scores))
 
 
 def find_unseen(

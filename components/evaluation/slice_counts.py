@@ -67,8 +67,19 @@ def measures_auc(config: EvaluationConfig, *, scores: int) -> bool:
 def measure_models(
     evaluation_uri: str, config: EvaluationConfig, paths: Sequence[str], *, with_auc: bool
 ) -> CountedModels:
-    """Measure the models on every slice, from the predictions of the evaluation."""
-    stats, slices = _read_stats(evaluation_uri, config)
+    """Measure the models on every slice, from the predictions of the evaluation.
+
+    They are read in batches, so that memory does not grow with examples × classes.
+    """
+    parts: list[list[PredictionStats]] = []
+    slicings: dict[str, list[str]] = {name: [] for name in config.slices}
+    for batch in read_prediction_batches(evaluation_uri):
+        parts.append([model.stats for model in (batch.candidate, batch.baseline) if model])
+        for name, values in slicings.items():
+            # Millions of images have a few values.
+            values += map(sys.intern, make_readable(batch.slices[name]))
+    stats = [PredictionStats.concatenate(of_model) for of_model in zip(*parts, strict=True)]
+    slices: Slices = {OVERALL: range(len(stats[0].truth)), **find_rows(slicings)}
     predictions: list[Predictions | None] = [None, None]
     if with_auc:
         evaluated = read_predictions(evaluation_uri)
@@ -83,24 +94,6 @@ def measure_models(
     pair = (on_known[0].values, on_known[-1].values)
     compared = pair if len(models) > 1 and len(known) else None
     return CountedModels(models, compared, known, [of_model.right for of_model in stats])
-
-
-def _read_stats(
-    evaluation_uri: str, config: EvaluationConfig
-) -> tuple[list[PredictionStats], Slices]:
-    """Return statistics of the predictions of each model, and the rows of each slice.
-
-    The predictions are read in batches, so that memory does not grow with examples × classes.
-    """
-    stats: list[list[PredictionStats]] = []
-    slices: dict[str, list[str]] = {name: [] for name in config.slices}
-    for batch in read_prediction_batches(evaluation_uri):
-        stats.append([model.stats for model in (batch.candidate, batch.baseline) if model])
-        for name, values in slices.items():
-            # Millions of images have a few values.
-            values += map(sys.intern, make_readable(batch.slices[name]))
-    models = [PredictionStats.concatenate(parts) for parts in zip(*stats, strict=True)]
-    return models, {OVERALL: range(len(models[0].truth)), **find_rows(slices)}
 
 
 def _measure(

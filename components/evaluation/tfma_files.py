@@ -7,7 +7,7 @@ TFMA would count every example in every slice one by one, in Python. Here the co
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow_model_analysis as tfma
@@ -123,7 +123,15 @@ def write_results(
             plots = writer.convert_slice_plots_to_proto((key, _draw(named, slice_key)), None)
             metrics_file.write([of_slice.SerializeToString()])
             plots_file.write([plots.SerializeToString()])
-    _write_config(evaluation_uri, tfma_config, {name: model.path for name, model in named})
+    run = config_pb2.EvalRun(
+        eval_config=tfma_config,
+        version=VERSION,
+        data_location="<user provided PCollection>",
+        file_format="<unknown>",
+        model_locations={name: model.path for name, model in named},
+    )
+    with open_file(os.path.join(evaluation_uri, "eval_config.json"), "w") as file:
+        file.write(json_format.MessageToJson(run) + "\n")
     _write_validation(evaluation_uri, names[0], check)
 
 
@@ -157,20 +165,6 @@ def _draw(models: _NamedModels, key: SliceKey) -> dict[Any, Any]:
             )
         plots[metric_types.PlotKey(_PLOT, model_name=name)] = plot
     return plots
-
-
-def _write_config(
-    evaluation_uri: str, config: config_pb2.EvalConfig, paths: Mapping[str, str]
-) -> None:
-    run = config_pb2.EvalRun(
-        eval_config=config,
-        version=VERSION,
-        data_location="<user provided PCollection>",
-        file_format="<unknown>",
-        model_locations=paths,
-    )
-    with open_file(os.path.join(evaluation_uri, "eval_config.json"), "w") as file:
-        file.write(json_format.MessageToJson(run) + "\n")
 
 
 def _write_validation(evaluation_uri: str, model_name: str, check: ThresholdCheck) -> None:

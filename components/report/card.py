@@ -36,12 +36,14 @@ _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 def write_card(facts: ReportFacts) -> str:
     """Return the card; the same facts give the same text, and no label breaks the Markdown."""
     metrics = facts.metrics
+    # Classes without examples, whose recall is NaN, come last.
+    worst = np.argsort(metrics.recall, kind="stable")
     text = _template().render(
         facts=facts,
         config=facts.header.config,
         epochs=max(map(len, facts.history.values())),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
-        classes=_choose_classes(facts),
+        classes=worst[: None if len(worst) <= MOST_CLASSES else _WORST_CLASSES].tolist(),
         few=sorted(
             (count, label)
             for label, count in zip(metrics.labels, metrics.support.tolist(), strict=True)
@@ -51,14 +53,6 @@ def write_card(facts: ReportFacts) -> str:
     )
     # File names may hold any bytes.
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _choose_classes(facts: ReportFacts) -> list[int]:
-    """Return the rows of the classes to list, the lowest recall first."""
-    # Classes without examples, whose recall is NaN, come last.
-    worst = np.argsort(facts.metrics.recall, kind="stable")
-    chosen: list[int] = worst[: None if len(worst) <= MOST_CLASSES else _WORST_CLASSES].tolist()
-    return chosen
 
 
 def escape_markdown(value: object) -> Markup:

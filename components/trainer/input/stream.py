@@ -56,7 +56,10 @@ def shuffle_epochs(
 
     @tf.autograph.experimental.do_not_convert
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
-        _accept_tensor_seeds()
+        # With a global seed of 0, TensorFlow compares the shuffle's own seed, a tensor, with 0 in
+        # Python, which fails.
+        if tf.compat.v1.get_default_graph().seed == 0:
+            tf.compat.v1.set_random_seed(_DEFAULT_GRAPH_SEED)
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
         shuffled = tf.data.Dataset.from_tensor_slices(paths).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
@@ -74,16 +77,6 @@ def shuffle_epochs(
     # determines its order, so a resumed run skips records of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return epochs.flat_map(read_epoch).skip(skipped)
-
-
-def _accept_tensor_seeds() -> None:
-    """Replace a graph seed of 0 by TensorFlow's default.
-
-    With a global seed of 0, TensorFlow compares the shuffle's own seed with 0 in Python, which
-    fails for a tensor.
-    """
-    if tf.compat.v1.get_default_graph().seed == 0:
-        tf.compat.v1.set_random_seed(_DEFAULT_GRAPH_SEED)
 
 
 def _open(config: TransformConfig, shard: tf.Tensor) -> tf.data.Dataset:
