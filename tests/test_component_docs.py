@@ -1,8 +1,11 @@
-"""The docstrings and docs/reference/components.md agree with the components."""
+"""The names that other pipelines import, their docstrings and docs/reference/components.md."""
 
+import ast
 import doctest
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,13 @@ from tfx.proto.pusher_pb2 import PushDestination
 
 import components
 from components import TrainerConfig, TrainingConfig, TransformConfig
+from pipeline_def.steps import STEPS
+from tests.repository import ROOT
 
 # With other tests that import TFX.
 pytestmark = pytest.mark.xdist_group("kubeflow")
 
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "components.md"
+DOCS = ROOT / "docs" / "reference" / "components.md"
 COMPONENTS = [
     name for name in components.__all__ if hasattr(getattr(components, name), "SPEC_CLASS")
 ]
@@ -36,6 +41,13 @@ REQUIRED = {
         )
     },
 }
+_CHECK = """
+import sys
+import components
+from components import IngestConfig, TrainerConfig, TransformConfig, to_json
+heavy = {"tfx", "tensorflow", "apache_beam"} & sys.modules.keys()
+assert not heavy, heavy
+"""
 # Resolved by the driver, not given.
 INTERNAL = {"found_baseline", "found_files", "training_key"}
 
@@ -99,3 +111,22 @@ def test_docs_name_inputs_outputs_and_properties(name: str) -> None:
         f"{item} {sign}": value + ", optional" * (sign == "←" and "optional" in meaning)
         for item, sign, value, meaning in rows
     }
+
+
+def test_importing_configuration_does_not_load_tfx() -> None:
+    subprocess.run([sys.executable, "-c", _CHECK], cwd=ROOT, check=True, timeout=60)
+
+
+def test_every_component_is_a_step_and_seen_by_type_checkers() -> None:
+    tree = ast.parse(Path(components.__file__).read_text())
+    seen = {
+        alias.asname: (node.module or "").removeprefix("components")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert seen == components._PLACES
+    assert dir(components) == sorted(components.__all__) == sorted(seen)
+    assert sorted(row.component for row in STEPS.values()) == sorted(components.COMPONENTS)
+    assert not hasattr(components, "ImageBulkInferrer")
