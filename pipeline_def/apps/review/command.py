@@ -21,7 +21,6 @@ from pipeline_def.apps.review.pictures import Pictures, Records
 from pipeline_def.apps.serve.command import find_address, listen, make_server
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
-from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import find_run
 from pipeline_def.runs.record import RunRecord
@@ -71,7 +70,7 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     Raises:
         UserError: no run has looked for suspects, or a file is not valid.
     """
-    config, _ = open_output(make_absolute(Config(output=options.output)))
+    config, _ = open_output(Config(output=options.output))
     missing = "has looked for suspects, or their files are gone"
     run = find_run(config.output, _find_suspects, missing=missing)
     file = os.path.join(_find_suspects(run.record), SUSPECTS_FILE)

@@ -27,7 +27,6 @@ from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
-from pipeline_def.local.output.locations import make_absolute
 from pipeline_def.local.run_display import list_rows, print_row, print_whole
 from pipeline_def.runs.history import find_run
 
@@ -78,7 +77,7 @@ def apply_to(target: str, options: ReviewOptions) -> None:
 
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
     """Return the folder of a run, how to ingest it, and the corrections file."""
-    config, _ = open_output(make_absolute(Config(output=options.output)))
+    config, _ = open_output(Config(output=options.output))
     run = find_run(config.output, lambda run: run.data.folder, missing="has ingested images")
     recorded = run.record.configuration.get("ingest", {})
     # Earlier versions had more options, and more ways to treat near duplicates, which are copied.
