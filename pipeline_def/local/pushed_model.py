@@ -54,7 +54,7 @@ def _list_trained(output: str) -> Iterator[tuple[int, RunRecord]]:
 
 def _fetch_records(output: str) -> str:
     """Return the folder with the records of an output, a path or URL."""
-    return open_output(Config(output=output), RECORDS)[0].output
+    return open_output(output, RECORDS).folder
 
 
 def _find_trained(run: RunRecord) -> str:

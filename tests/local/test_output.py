@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gcs_server import GcsServer
-from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import Output, open_output
-from pipeline_def.local.output.locations import make_absolute
 from tests.storage.gs_client import point_to
 
 
@@ -22,8 +20,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GcsServe
 
 
 def open_at(url: str) -> tuple[Path, Output]:
-    config, output = open_output(make_absolute(Config(output=url)))
-    return Path(config.output), output
+    output = open_output(url)
+    return Path(output.folder), output
 
 
 def test_the_working_copy_is_named_after_the_url_and_stored(

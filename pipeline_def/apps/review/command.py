@@ -19,7 +19,6 @@ from pipeline_def.apps.review.decisions import Decisions, gather_images, list_la
 from pipeline_def.apps.review.options import ReviewOptions, parse_options
 from pipeline_def.apps.review.pictures import Pictures, Records
 from pipeline_def.apps.serve.command import find_address, listen, make_server
-from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.run_display import print_row, print_whole
 from pipeline_def.runs.history import find_run
@@ -70,9 +69,9 @@ def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] |
     Raises:
         UserError: no run has looked for suspects, or a file is not valid.
     """
-    config, _ = open_output(Config(output=options.output))
+    output = open_output(options.output).folder
     missing = "has looked for suspects, or their files are gone"
-    run = find_run(config.output, _find_suspects, missing=missing)
+    run = find_run(output, _find_suspects, missing=missing)
     file = os.path.join(_find_suspects(run.record), SUSPECTS_FILE)
     with explaining_errors("read", file):
         suspects = read_suspects(file)

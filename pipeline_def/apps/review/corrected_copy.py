@@ -25,7 +25,6 @@ from components.ingest.source.listing import ImageFile, Listing
 from components.storage.fetch import Unread, read_files
 from components.storage.folder import explaining_errors
 from pipeline_def.apps.review.options import ReviewOptions
-from pipeline_def.config.config import Config
 from pipeline_def.local.output.folder import open_output
 from pipeline_def.local.run_display import list_rows, print_row, print_whole
 from pipeline_def.runs.history import find_run
@@ -77,8 +76,8 @@ def apply_to(target: str, options: ReviewOptions) -> None:
 
 def _find_images(options: ReviewOptions) -> tuple[str, IngestConfig, str]:
     """Return the folder of a run, how to ingest it, and the corrections file."""
-    config, _ = open_output(Config(output=options.output))
-    run = find_run(config.output, lambda run: run.data.folder, missing="has ingested images")
+    output = open_output(options.output).folder
+    run = find_run(output, lambda run: run.data.folder, missing="has ingested images")
     recorded = run.record.configuration.get("ingest", {})
     # Earlier versions had more options, and more ways to treat near duplicates, which are copied.
     known = {field.name for field in dataclasses.fields(IngestConfig)} & recorded.keys()

@@ -151,12 +151,13 @@ def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
     check_runner(config)
     place, reason = choose_output(config)
     config = make_absolute(dataclasses.replace(config, output=place))
-    folder = working_folder(config)
+    folder = working_folder(config.output)
     if reason:
         print(f"Output: {make_printable(place)}, {reason}", flush=True)
     check_writable(folder)
     with lock_output(Layout(folder)):
-        config, output = open_output(config)
+        output = open_output(config.output)
+        config = dataclasses.replace(config, output=folder)
         if output.url:
             print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
         check_metadata(Layout(folder))

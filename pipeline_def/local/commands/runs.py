@@ -36,17 +36,16 @@ def manage_runs(arguments: Sequence[str]) -> int:
         raise ConfigurationError("--to needs --compare A B.")
     if options["json"] and wanted:
         raise ConfigurationError("--json is for the list of runs.")
-    config = find_runs(config)
+    output = find_runs(config).output
     if not wanted:
-        config, _ = open_output(config, RECORDS)
-        show_runs(config.output, as_json=options["json"])
+        show_runs(open_output(output, RECORDS).folder, as_json=options["json"])
         return 0
 
     from pipeline_def.local.commands.comparison import show_comparison
 
     # Not only records: a comparison also reads artifacts.
-    config, opened = open_output(config)
+    opened = open_output(output)
     first, second = wanted
-    show_comparison((first, second), config.output, to=options["to"])
+    show_comparison((first, second), opened.folder, to=options["to"])
     opened.store()
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 import threading
@@ -14,7 +13,6 @@ from components.contract.artifact_files import on_disk
 from components.contract.errors import StorageError
 from components.contract.example import INDEX_FILE
 from components.storage.folder import CLOUD_STORAGE
-from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout, state_folder
 
 if TYPE_CHECKING:
@@ -104,18 +102,18 @@ class Output:
                 _LOGGER.warning("Cannot store the checkpoints: %s", error)
 
 
-def open_output(config: Config, names: Collection[str] | None = None) -> tuple[Config, Output]:
-    """Return the configuration with a local output folder; fetch `names` from the store, or all.
+def open_output(output: str, names: Collection[str] | None = None) -> Output:
+    """Open an output, an absolute path or a URL; fetch `names` from the store, or all.
 
     Raises:
         StorageError: the store does not respond, or has no such bucket.
     """
-    if on_disk(config.output):
-        return config, Output(config.output)
+    if on_disk(output):
+        return Output(output)
     # Importing it takes a fraction of a second.
     from components.storage.mirror import Mirror
 
-    url, folder = config.output, working_folder(config)
+    folder = working_folder(output)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
@@ -123,21 +121,19 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
             f"Cannot write to {folder} ({error.strerror}): set XDG_STATE_HOME to another folder."
         ) from error
     mirror = Mirror(
-        url,
+        output,
         folder,
         names=(*_DURING, *_AT_THE_END),
         last=_rank,
         translated=lambda name: name == _LAYOUT.summary or name.endswith("/run.json"),
     )
     mirror.fetch(names)
-    return dataclasses.replace(config, output=folder), Output(folder, mirror)
+    return Output(folder, mirror)
 
 
-def working_folder(config: Config) -> str:
-    """Return the local folder that a run works in, for a configuration with absolute paths."""
-    if on_disk(config.output):
-        return config.output
-    return str(state_folder() / config.output.replace("://", "/", 1))
+def working_folder(output: str) -> str:
+    """Return the local folder that a run works in, for an output, an absolute path or a URL."""
+    return output if on_disk(output) else str(state_folder() / output.replace("://", "/", 1))
 
 
 def _rank(name: str) -> int:
