@@ -177,7 +177,8 @@ def _find_remote(
 
 
 def _describe_object(path: str, info: dict[str, Any]) -> Found:
-    is_file = info["type"] == "file" and not path.endswith("/")
+    # TensorFlow writes empty objects that stand for folders, this one among them.
+    is_file = info["type"] == "file" and path != "" and not path.endswith("/")
     problem = "" if is_file else _IRREGULAR
     etag = info.get("etag") or info.get("ETag")
     version = info.get("generation") or etag or info.get("mtime") or info.get("LastModified") or ""

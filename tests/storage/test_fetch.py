@@ -63,6 +63,8 @@ def test_objects_that_stand_for_folders_are_removed_and_not_copied(
     """TensorFlow writes them beside its checkpoints."""
     for name in ("run/", "run/phase/", "run/phase/1", "run.txt"):
         server.put("bucket", name, name.encode())
+    files = [file.path for file in find_files("gs://bucket/run") if not file.problem]
+    assert files == ["phase/1"], "what Pusher copies"
     copy_folder("gs://bucket/run", str(tmp_path / "run"))
     assert [path.name for path in (tmp_path / "run").rglob("*")] == ["phase", "1"]
     remove_folder("gs://bucket/run")
