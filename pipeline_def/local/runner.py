@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -45,7 +45,13 @@ def list_steps(pipeline: Pipeline, run_id: str) -> Steps:
     """Yield the name of each step, in topological order, and the function that runs it."""
     compiled = compiler.Compiler().compile(pipeline)
     _check_beam(pipeline.beam_pipeline_args)
-    _check_metadata(pipeline)
+    layout = Layout(os.path.dirname(pipeline.pipeline_info.pipeline_root))
+    # TFX raises a RuntimeError for a failed connection.
+    with (
+        _explaining(layout, StatusError, RuntimeError),
+        metadata.Metadata(pipeline.metadata_connection_config),
+    ):
+        pass
     runtime_parameter_utils.substitute_runtime_parameter(
         compiled, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
     )
@@ -99,10 +105,8 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=driver,
     )
-    try:
+    with _explaining(layout, StatusError):
         info = step.launch()
-    except StatusError as error:
-        raise explain_inconsistency(layout, describe_failure(error)) from error
     trim_memory()
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
@@ -138,13 +142,12 @@ def _check_beam(arguments: Sequence[str]) -> None:
         raise ConfigurationError(f"beam_pipeline_args: {reason.rstrip('.')}.") from error
 
 
-def _check_metadata(pipeline: Pipeline) -> None:
-    """Connect to ML Metadata, and explain its errors, and TFX's for a failed connection."""
-    layout = Layout(os.path.dirname(pipeline.pipeline_info.pipeline_root))
+@contextlib.contextmanager
+def _explaining(layout: Layout, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of ML Metadata into `StorageError`."""
     try:
-        with metadata.Metadata(pipeline.metadata_connection_config):
-            pass
-    except (StatusError, RuntimeError) as error:
+        yield
+    except kinds as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 

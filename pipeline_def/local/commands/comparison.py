@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.contract.errors import DataError, StorageError
@@ -37,7 +37,7 @@ _DIGITS = 8
 _NO_SETTINGS = ("data", "output", "given")
 
 
-def show_comparison(wanted: tuple[str, str], output: str, *, to: str | None = None) -> None:
+def show_comparison(wanted: Sequence[str], output: str, *, to: str | None) -> None:
     """Compare the second run with the first, write the page, and print verdict and place of it.
 
     Raises:

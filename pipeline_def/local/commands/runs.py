@@ -45,7 +45,6 @@ def manage_runs(arguments: Sequence[str]) -> int:
 
     # Not only records: a comparison also reads artifacts.
     opened = open_output(output)
-    first, second = wanted
-    show_comparison((first, second), opened.folder, to=options["to"])
+    show_comparison(wanted, opened.folder, to=options["to"])
     opened.store()
     return 0
