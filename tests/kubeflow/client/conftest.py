@@ -1,6 +1,5 @@
-"""A stub of the API server, the compiled pipeline, and the commands that use both."""
+"""A stub of the API server, and the commands that use it."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,17 +24,11 @@ def server() -> Iterator[KfpServer]:
 
 
 @pytest.fixture
-def spec(tmp_path: Path, compiled_file: Path) -> Path:
-    """The file of the compiled pipeline."""
-    return Path(shutil.copy(compiled_file, tmp_path))
-
-
-@pytest.fixture
-def say(server: KfpServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+def say(server: KfpServer, compiled_file: Path, capsys: pytest.CaptureFixture[str]) -> Say:
     """Run a command against the server; return its status and all its output."""
 
     def run(*argv: str) -> tuple[int, str]:
-        files = [str(spec)] if argv[0] in ("run", "schedule") else []
+        files = [str(compiled_file)] if argv[0] in ("run", "schedule") else []
         more = [*files, "--endpoint", server.url]
         capsys.readouterr()
         # Options of the test come last, and win.

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client import api
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.runs import RunRequest, read_run, start_run
+from pipeline_def.kubeflow.specification import Spec
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error, nodes
 
@@ -86,12 +86,11 @@ def test_what_a_server_refuses(
     assert server.runs == []
 
 
-def test_a_token_that_is_renewed(server: KfpServer, spec: Path, tmp_path: Path) -> None:
+def test_a_token_that_is_renewed(server: KfpServer, compiled: list[Spec], tmp_path: Path) -> None:
     """`kfp.Client` replaces the caller's token by its own, and ignores the namespace."""
     (tmp_path / "token").write_text(TOKEN)
     api = Api(server.url, namespace="team", token_file=str(tmp_path / "token"))
-    documents = [*yaml.safe_load_all(spec.read_text())]
-    run = start_run(api, RunRequest(documents, "first", {}, experiment="flowers"))
+    run = start_run(api, RunRequest(compiled, "first", {}, experiment="flowers"))
     server.token = "renewed"
     with pytest.raises(UserError, match="401"):
         read_run(api, run, ())

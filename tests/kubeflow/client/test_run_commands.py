@@ -20,12 +20,14 @@ CACHED, TRAINING = "ImageExampleGen SUCCEEDED 9 9", "Trainer RUNNING 20 -"
 FAILED = "Trainer FAILED 10 500"
 
 
-def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: Say) -> None:
+def test_a_run_is_started_with_its_options(
+    server: KfpServer, compiled_file: Path, tmp_path: Path, say: Say
+) -> None:
     server.token = "secret"
-    (spec.parent / "token").write_text("secret\n")
+    (tmp_path / "token").write_text("secret\n")
     parameters = ("data=gs://other", "training_epochs=7", "min_accuracy=0.5")
     options = [text for parameter in parameters for text in ("--parameter", parameter)]
-    options += ["--token-file", str(spec.parent / "token"), "--experiment", "flowers"]
+    options += ["--token-file", str(tmp_path / "token"), "--experiment", "flowers"]
     options += ["--run-name", "first", "--service-account", "runner"]
     status, said = say("run", *options)
     assert status == 0
@@ -46,7 +48,9 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
     }
     assert server.pipelines[0]["display_name"] == "images"
     assert server.experiments[0]["display_name"] == "flowers"
-    assert [*yaml.safe_load_all(version["text"])] == [*yaml.safe_load_all(spec.read_text())]
+    assert [*yaml.safe_load_all(version["text"])] == [
+        *yaml.safe_load_all(compiled_file.read_text())
+    ]
     # A second run adds a version, named by time and content.
     assert say("run", *options[:-2])[0] == 0
     digest = hashlib.sha256(version["text"].encode()).hexdigest()[:8]
