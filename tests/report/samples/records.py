@@ -24,14 +24,11 @@ class Record(NamedTuple):
 def make_records(each: int) -> list[Record]:
     """Pictures of each colour by turns."""
     return [
-        Record(f"{label}/{number}.jpg", label_id, _draw(3 * number + label_id, label))
+        Record(f"{label}/{number}.jpg", label_id, encode(image, "JPEG"))
         for number in range(each)
         for label_id, label in enumerate(LABELS)
+        for image in [picture(3 * number + label_id, colour=label, height=SIZE, width=SIZE)]
     ]
-
-
-def _draw(seed: int, colour: str) -> bytes:
-    return encode(picture(seed, colour=colour, height=SIZE, width=SIZE), "JPEG")
 
 
 def write_splits(folder: Path, splits: Mapping[str, list[Record]]) -> str:

@@ -203,15 +203,12 @@ def recolored(**options: Any) -> tuple[Array, Array]:
     return np.stack(fits)[:, :, :3], np.stack(fits)[:, :, 3]
 
 
-def gray_of(images: Array) -> Array:
-    return np.stack([np.asarray(Image.fromarray(image).convert("L")) for image in images])
-
-
 def test_brightness_contrast_and_saturation_match_pillow() -> None:
     options: dict[str, Any] = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.6}
     matrices, offsets = recolored(**options)
     product = matrices.sum(axis=2).mean(axis=1)
-    brightness = product + offsets.mean(axis=1) / gray_of(PALE).mean(axis=(1, 2))
+    grays = [np.asarray(Image.fromarray(image).convert("L")).mean() for image in PALE]
+    brightness = product + offsets.mean(axis=1) / grays
     contrast = product / brightness
     saturation = (matrices[:, 0, 0] - matrices[:, 1, 0]) / product
     for values, limit in ((brightness, 0.4), (contrast, 0.4), (saturation, 0.6)):

@@ -82,12 +82,6 @@ def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes
     ]
 
 
-def run_both(transformed: nodes.Transformed, target: Path) -> None:
-    for index, process in enumerate(start_both(transformed, target)):
-        status = process.wait(timeout=300)
-        assert status == 0, (target.parent / f"{index}.log").read_text()[-2000:]
-
-
 @pytest.mark.slow
 def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     transformed: nodes.Transformed, tmp_path: Path
@@ -103,7 +97,9 @@ def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     [sentence] = [line for line in lines if line.startswith("Trainer: error: ")]
     assert "Another worker of this training has stopped or cannot be reached" in sentence
     assert not (target / "model").exists()
-    run_both(transformed, target)
+    for index, process in enumerate(start_both(transformed, target)):
+        status = process.wait(timeout=300)
+        assert status == 0, (tmp_path / f"{index}.log").read_text()[-2000:]
     # Each start of the chief has left a log, the second of the epochs after the checkpoint.
     _, resumed = sorted((target / "run").rglob("validation/events*"))
     [epoch, *_] = [event.step for event in summary_iterator(str(resumed)) if event.summary.value]
