@@ -19,6 +19,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 # No run could keep weights that Keras downloads.
 os.environ["KERAS_HOME"] = os.devnull
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()
 
 
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).parts[0]
+
+
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
@@ -54,16 +59,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     Those that name a group of their own stay in that; slow ones, and with them the weekly ones, go
     wherever there is time.
     """
-    ranks = {}
+    ranks, sizes = {}, Counter[str]()
     for item in items:
         if any(item.iter_markers("weekly")):
             item.add_marker(pytest.mark.slow)
         named, slow = (any(item.iter_markers(mark)) for mark in ("xdist_group", "slow"))
         if not named and not slow:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(_TESTS).parts[0]))
+            item.add_marker(pytest.mark.xdist_group(_folder(item)))
+            sizes[_folder(item)] += 1
         # Groups that take minutes begin first, and single tests fill the gaps at the end.
         ranks[item] = 0 if named and slow else 2 if slow else 1
-    items.sort(key=ranks.__getitem__)
+    # Of the others, the largest first: a long one at the end would run beside nothing.
+    items.sort(key=lambda item: (ranks[item], -sizes[_folder(item)] if ranks[item] == 1 else 0))
     yield
 
 

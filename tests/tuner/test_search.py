@@ -136,7 +136,7 @@ def test_a_trial_that_is_worse_than_most_is_stopped_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = simulate(monkeypatch, lambda trial: 0.7 if trial.number < 3 else 0.6)
-    run = searched(tmp_path, seconds=2000)
+    run = searched(tmp_path, seconds=700)
     proposed = [trial for trial in run.trials[3:] if not trial.role]
     assert {trial.state for trial in proposed} == {"stopped early"}
     for trial in proposed:

@@ -67,7 +67,7 @@ def fit(network: tf_keras.Model, *, each: int = 400) -> tuple[Classifier, Unknow
 
 
 def answer(classifier: Classifier, images: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    outputs = tf.function(classifier.answer)(tf.constant(images))
+    outputs = tf.function(classifier.answer, autograph=False)(tf.constant(images))
     return {name: value.numpy() for name, value in outputs.items()}
 
 

