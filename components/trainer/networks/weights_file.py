@@ -1,5 +1,7 @@
 """Reads and writes weights files, without TensorFlow: NumPy's archives, which run no code."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import hashlib
@@ -7,10 +9,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
@@ -20,7 +19,11 @@ from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import explaining_errors, is_local, open_folder, replace_file
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 
-Array = npt.NDArray[Any]
+# NumPy is imported where arrays are: the pod of a lookup must start fast.
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 # What NumPy raises for a file that is truncated, modified or no archive.
 _DAMAGED = (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, NotImplementedError)
@@ -94,6 +97,8 @@ def read_weights(url: str) -> StoredWeights:
 
 def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
     """Write the weights of each layer by name, and the name of the network, to a path or URL."""
+    import numpy as np
+
     numbered = {
         f"{layer}/{number}": array
         for layer, arrays in layers.items()
@@ -107,6 +112,8 @@ def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: st
 @contextlib.contextmanager
 def _open(url: str) -> Iterator[Any]:
     """Open an archive; its checksums are compared as its arrays are read."""
+    import numpy as np
+
     fs, path = open_folder(url)
     with _reading(url):
         try:
