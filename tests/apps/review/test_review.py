@@ -328,6 +328,7 @@ def test_the_next_command_repeats_the_options_of_the_run(output: Path) -> None:
     assert again == config
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_next_command(output: Path) -> None:
     write_corrections(str(output / FILE), [Correction(DIGESTS[1], PATHS[1], "unsure", "green")])
     words = ("review", "--output", str(output), "--port", "0")
