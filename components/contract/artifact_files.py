@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import struct
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -119,6 +120,12 @@ def put(source: str, target: str) -> None:
     else:
         with open(source, "rb") as file, open_file(target, "wb") as uploaded:
             shutil.copyfileobj(file, uploaded, COPY_BYTES)
+
+
+def make_scratch(folder: str) -> tempfile.TemporaryDirectory[str]:
+    """Make a temporary folder for files to `put` into `folder`: in it if it is on this disk."""
+    # Absolute, as pyarrow takes a relative path such as "my folder/x" for a URL.
+    return tempfile.TemporaryDirectory(dir=os.path.abspath(folder) if on_disk(folder) else None)
 
 
 def link(source: str, target: str) -> None:

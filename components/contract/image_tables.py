@@ -6,7 +6,6 @@ Parquet has no float16 in pyarrow 10, so features are a NumPy file beside the ta
 import contextlib
 import io
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -16,7 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from components.contract.artifact_files import make_folders, on_disk, open_file, put, reading
+from components.contract.artifact_files import (
+    make_folders,
+    make_scratch,
+    on_disk,
+    open_file,
+    put,
+    reading,
+)
 
 IMAGES_FILE = "images.parquet"
 EMBEDDINGS_FILE = "embeddings.npy"
@@ -91,7 +97,7 @@ class ImageTableWriter:
 def write_image_table(folder: str, *, rows: int) -> Iterator[ImageTableWriter]:
     """Open the table of `rows` images; its files appear in `folder`, a path or URL, at the end."""
     make_folders(folder)
-    with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
+    with make_scratch(folder) as scratch:
         writer = ImageTableWriter(scratch, rows)
         try:
             yield writer

@@ -7,7 +7,6 @@ that memory does not grow with the images.
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from components.contract.artifact_files import (
     list_names,
     make_folders,
-    on_disk,
+    make_scratch,
     put,
     remove,
 )
@@ -109,7 +108,7 @@ def open_part(
     folder = os.path.join(evaluation_uri, _PARTS)
     make_folders(folder)
     # pyarrow cannot write to TensorFlow's files of a bucket.
-    with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
+    with make_scratch(folder) as scratch:
         unfinished = os.path.join(scratch, name)
         writer = PartWriter(unfinished, labels)
         yield writer
@@ -137,7 +136,7 @@ def _take_groups(path: str) -> Iterator[Any]:
 def _write_file(evaluation_uri: str, groups: Iterable[Any]) -> None:
     """Write the predictions, which replace earlier ones when they are complete."""
     target = os.path.join(evaluation_uri, PREDICTIONS_FILE)
-    with tempfile.TemporaryDirectory(dir=evaluation_uri if on_disk(target) else None) as scratch:
+    with make_scratch(evaluation_uri) as scratch:
         path, writer = os.path.join(scratch, PREDICTIONS_FILE), None
         for group in groups:
             writer = writer or pq.ParquetWriter(path, group.schema, **_WRITE_OPTIONS)

@@ -1,5 +1,6 @@
 """Files that one stage writes and others read."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,17 @@ def columns(first: int, count: int) -> dict[str, Any]:
 
 def test_batches_are_read_as_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_tables, "_ROW_GROUP", 4)
+    monkeypatch.chdir(tmp_path)
     features = np.arange(14, dtype=np.float32).reshape(7, 2)
     features[3, 1], features[4, 0] = 1e9, -1e9
-    with write_image_table(str(tmp_path), rows=7) as table:
+    with write_image_table("my [folder]", rows=7) as table:
         for first, count in ((0, 3), (3, 3), (6, 1)):
             table.add(columns(first, count), features[first : first + count])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [EMBEDDINGS_FILE, IMAGES_FILE]
-    images, rows = open_images(str(tmp_path)).read(), read_embeddings(str(tmp_path))
+    assert sorted(os.listdir("my [folder]")) == [EMBEDDINGS_FILE, IMAGES_FILE]
+    images, rows = open_images("my [folder]").read(), read_embeddings("my [folder]")
     expected = {name: list(values) for name, values in columns(0, 7).items()}
     assert images.to_pydict() == expected
-    paths = Texts(open_images(str(tmp_path)), "path")
+    paths = Texts(open_images("my [folder]"), "path")
     assert (len(paths), list(paths)) == (7, expected["path"])
     assert paths[np.array([6, 0, 5])].tolist() == [f"path {row}" for row in (6, 0, 5)]
     assert rows is not None

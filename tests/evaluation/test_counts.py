@@ -35,12 +35,13 @@ def few_open_files(more: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("shards", "url"),
-    [(1, ""), (40, ""), pytest.param(2, "ram://evaluation", marks=pytest.mark.slow)],
+    [(1, "my [folder]"), (40, ""), pytest.param(2, "ram://evaluation", marks=pytest.mark.slow)],
 )
 def test_predictions_are_joined_in_the_order_of_the_shards(
-    shards: int, url: str, tmp_path: Path
+    shards: int, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in a bucket, where Dataflow's workers leave them."""
+    """Also in a relative folder, and in a bucket, where Dataflow's workers leave them."""
+    monkeypatch.chdir(tmp_path)
     folder = url or str(tmp_path)
     # More than one group of rows.
     examples, classes = 5000, 3
