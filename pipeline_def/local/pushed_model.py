@@ -76,7 +76,7 @@ def find_model(output: str, wanted: str | None) -> str:
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
-    return find_version(Layout(output).pushed, wanted)
+    return find_version(Layout(output).pushed, wanted or None)
 
 
 def find_version(pushed: str, wanted: str | None = None) -> str:
@@ -88,7 +88,7 @@ def find_version(pushed: str, wanted: str | None = None) -> str:
     """
     versions = [*whole_versions(pushed)]
     for path in versions:
-        if wanted in (None, "", os.path.basename(path)):
+        if wanted in (None, os.path.basename(path)):
             return path
     if not versions:
         raise ModelError(

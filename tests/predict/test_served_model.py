@@ -126,6 +126,8 @@ def test_the_command(
     assert "red 8, blue 1" in printed
     assert r"images/red/\x1b[31mcut\udcff.jpg: " in printed
     assert "images/red/000.png" in printed
+    assert local_runner.main([*argv, "--predict.top", "1"]) == 0
+    assert "images/blue/001.jpeg" in capsys.readouterr().out
     more = ["--to", "t.csv", "--model=99", "--predict.top", "1"]
     assert local_runner.main([*argv, *more]) == 0
     assert f"Model        {output}/pushed/99" in capsys.readouterr().out

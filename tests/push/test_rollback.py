@@ -76,6 +76,7 @@ def test_one_goes_back_step_by_step_and_forward_by_name(
     for arguments, message in (
         ([], f"There is no version before {first}"),
         (["17"], "There is no version 17"),
+        ([""], "There is no version  in "),
         ([first, second], "Name one version"),
         (["--output", str(tmp_path)], "There is no model"),
     ):

@@ -103,8 +103,9 @@ def _predict(config: Config, options: Mapping[str, Any]) -> StatusCounts:
     first, refused = _keep_first(_with_progress(outcomes, total=tally.total))
     seconds = time.monotonic() - started
     if not to:
-        titles = ("File", "Label", "Prob.", "Next" if config.predict.top > 1 else "")
-        print_table(titles, map(_row, first), breaks=("File", "Label", "Next"))
+        titles = ("File", "Label", "Prob.", "Next")[: 4 if config.predict.top > 1 else 3]
+        rows = (_row(outcome)[: len(titles)] for outcome in first)
+        print_table(titles, rows, breaks=("File", "Label", "Next"))
     for title, text in _summarize(tally, refused, seconds):
         print_row(title, text)
     if to:
