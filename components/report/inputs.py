@@ -107,7 +107,7 @@ def gather_facts(
             config=training["config"],
             preview_fn=properties["preview_fn"],
             model=model,
-            found=suspects,
+            suspects=suspects,
         ),
     )
 

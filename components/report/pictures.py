@@ -49,7 +49,7 @@ def gather_pictures(
     config: Mapping[str, Any],
     preview_fn: str,
     model: str = "",
-    found: FoundSuspects | None = None,
+    suspects: FoundSuspects | None = None,
 ) -> dict[str, Any]:
     """Return the fields of `ReportFacts` that hold pictures."""
     examples_uri = given["examples"].uri
@@ -71,13 +71,15 @@ def gather_pictures(
     left = MOST_BYTES - _count_samples(samples) - count_bytes(reject.picture for reject in rejects)
     mistakes = keep_within(mistakes, left)
     left -= _count_images(mistakes)
-    suspects = None
-    if found:
+    shown_suspects = None
+    if suspects:
         limit = min(left, _SUSPECT_BYTES)
-        suspects = show_suspects(found, mistakes, examples_uri=examples_uri, root=root, limit=limit)
-        left -= count_bytes(suspects.pictures.values())
+        shown_suspects = show_suspects(
+            suspects, mistakes, examples_uri=examples_uri, root=root, limit=limit
+        )
+        left -= count_bytes(shown_suspects.pictures.values())
     return {
-        "suspects": suspects,
+        "suspects": shown_suspects,
         "samples": samples,
         "rejects": rejects,
         "mistakes": mistakes,

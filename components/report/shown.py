@@ -109,7 +109,7 @@ class SuspectFacts:
     """All of them, for the table."""
     shown: tuple[Suspect, ...] = ()
     """Those with the highest scores."""
-    found: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     """Reason → images, including those that are not shown."""
     errors: LabelErrors | None = None
     similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -104,10 +104,10 @@ class Mirror:
         for _, names_of_rank in itertools.groupby(sorted(names, key=self._rank), key=self._rank):
             yield list(names_of_rank)
 
-    def _has(self, found: Found) -> bool:
-        known = self._known.get(found.path)
-        is_same = known is not None and known.version == found.version
-        return is_same and os.path.isfile(self._path(found.path))
+    def _has(self, listed: Found) -> bool:
+        known = self._known.get(listed.path)
+        is_same = known is not None and known.version == listed.version
+        return is_same and os.path.isfile(self._path(listed.path))
 
     def _is_ours(self, name: str, names: Collection[str] | None) -> bool:
         """Return whether a name is copied; objects may have any name."""
@@ -133,20 +133,20 @@ class Mirror:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    async def _fetch(self, found: Found) -> None:
-        path = self._path(found.path)
-        if not (os.path.isfile(path) and _is_same(found, self._read(found.path))):
-            data = await read_remote(self._fs, f"{self._root}/{found.path}", found)
+    async def _fetch(self, listed: Found) -> None:
+        path = self._path(listed.path)
+        if not (os.path.isfile(path) and _is_same(listed, self._read(listed.path))):
+            data = await read_remote(self._fs, f"{self._root}/{listed.path}", listed)
             if isinstance(data, Unread):
-                raise StorageError(f"Cannot read {self.url}/{found.path}: {data.reason}.")
-            if self._translated(found.path):
+                raise StorageError(f"Cannot read {self.url}/{listed.path}: {data.reason}.")
+            if self._translated(listed.path):
                 data = move_paths(data, self.url, self.folder)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(f"{path}{_UNFINISHED}", "wb") as file:
                 file.write(data)
             os.replace(f"{path}{_UNFINISHED}", path)
         status = os.stat(path)
-        self._known[found.path] = Entry(status.st_size, status.st_mtime_ns, found.version)
+        self._known[listed.path] = Entry(status.st_size, status.st_mtime_ns, listed.version)
 
     async def _store(self, name: str, seen: Entry) -> None:
         try:
@@ -212,9 +212,9 @@ async def _gather(tasks: Iterable[tuple[int, Coroutine[Any, Any, None]]]) -> Non
     await asyncio.gather(*itertools.starmap(run, tasks))
 
 
-def _is_same(found: Found, data: bytes) -> bool:
+def _is_same(listed: Found, data: bytes) -> bool:
     """Compare data with the checksum of a listing, or with the ETag of S3."""
-    if found.checksum.startswith("crc32c:"):
-        return checksum_matches(data, found.checksum)
+    if listed.checksum.startswith("crc32c:"):
+        return checksum_matches(data, listed.checksum)
     # Differs for an object uploaded in parts, which is then fetched again.
-    return hashlib.md5(data, usedforsecurity=False).hexdigest() == found.version.strip('"')
+    return hashlib.md5(data, usedforsecurity=False).hexdigest() == listed.version.strip('"')

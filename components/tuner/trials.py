@@ -69,10 +69,10 @@ class Trial:
     """1 for each of these images that the trial recognizes, else 0; a text for each class if the
     score is balanced."""
 
-    def go_on(self, score: float, done: int, *, of: int) -> None:
+    def go_on(self, score: float, done: int, *, total: int) -> None:
         """Set the score after `done` of all epochs or folds."""
         self.score = score
-        self.scores += [score] * (_TENTHS * done // of - len(self.scores))
+        self.scores += [score] * (_TENTHS * done // total - len(self.scores))
 
     def complete(self, right: list[str]) -> None:
         """Set the state of a trial that was trained to its end."""
@@ -187,7 +187,7 @@ class TrialRunner:
                 trial.complete(self._find_right(validated.logits, validated.images.labels))
                 return
             curve = validated.mean_curve(f"val_{self.measure}")
-            trial.go_on(float(curve[validated.choose_epoch() - 1]), count, of=self.folds)
+            trial.go_on(float(curve[validated.choose_epoch() - 1]), count, total=self.folds)
             if report(trial):
                 return
 
@@ -222,7 +222,7 @@ class TrialRunner:
         trial.epochs = progress.epochs
         curve = progress.history[f"val_{self.measure}"]
         score = curve[progress.best_epoch - 1] if progress.best_epoch else 0.0
-        trial.go_on(score, trial.epochs, of=config.training.epochs)
+        trial.go_on(score, trial.epochs, total=config.training.epochs)
 
     @property
     def measure(self) -> Literal["accuracy", "balanced_accuracy"]:

@@ -22,7 +22,7 @@ def parse(
     prog: str,
     usage: str,
     only: Collection[str] | None = None,
-    own: Mapping[str, int] | None = None,
+    extra: Mapping[str, int] | None = None,
     positional: str = "",
 ) -> tuple[Config, dict[str, Any]]:
     """Read the command line of a command, with the files that `--config FILE` names.
@@ -34,22 +34,22 @@ def parse(
         prog: name of the command.
         usage: what `--help` prints first.
         only: options of the configuration that the command has; None: all of them.
-        own: the command's other options → how many values each takes.
+        extra: the command's other options → how many values each takes.
         positional: key of the arguments without an option; "": there are none.
 
     Returns:
-        The configuration, and the values of `own`: None, text, a list, or for flags a bool; those
+        The configuration, and the values of `extra`: None, text, a list, or for flags a bool; those
         of `positional` are a list.
 
     Raises:
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help.
     """
-    own = own or {}
+    extra = extra or {}
     options = {n: option for n, option in list_options().items() if only is None or n in only}
     if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
-    others = {"config": 1, **own}
+    others = {"config": 1, **extra}
     known = {**dict.fromkeys(options, 1), **others}
     words = list(_split(arguments, prog, known, positional))
     config = _build(
@@ -57,7 +57,7 @@ def parse(
         words=[(name, values[0]) for name, values in words if name not in (*others, positional)],
     )
     chosen = {name: values for name, values in words if name in others}
-    values = {name: _get_value(chosen, name, count) for name, count in own.items()}
+    values = {name: _get_value(chosen, name, count) for name, count in extra.items()}
     if positional:
         values[positional] = [word for name, typed in words if name == positional for word in typed]
     return config, values

@@ -71,13 +71,13 @@ def _get(config: Any, option: str) -> Any:
 
 
 def test_options_of_a_command() -> None:
-    own = {"to": 1, "compare": 2, "json": 0, "model": 1}
+    extra = {"to": 1, "compare": 2, "json": 0, "model": 1}
     others = list_options().keys() - {"data"}
     argv = ["--json", "--compare", "A", "B", "--to=x"]
-    options = parse(argv, prog="run.py", usage="", only=others, own=own)[1]
+    options = parse(argv, prog="run.py", usage="", only=others, extra=extra)[1]
     assert options == {"to": "x", "compare": ["A", "B"], "json": True, "model": None}
     for argument, value in (("--json", True), ("--json=true", True), ("--json=False", False)):
-        assert parse([argument], prog="run.py", usage="", own=own)[1]["json"] is value
+        assert parse([argument], prog="run.py", usage="", extra=extra)[1]["json"] is value
     for wrong, message in (
         (["--compare", "A"], "--compare needs 2 values."),
         (["--to"], "--to needs a value."),
@@ -86,7 +86,7 @@ def test_options_of_a_command() -> None:
         (["--no-such"], "Unknown option '--no-such'. See run.py --help-all."),
     ):
         with pytest.raises(ConfigurationError) as caught:
-            parse(wrong, prog="run.py", usage="", only=others, own=own)
+            parse(wrong, prog="run.py", usage="", only=others, extra=extra)
         assert str(caught.value) == message
 
 

@@ -46,7 +46,7 @@ def test_one_odd_image_is_found_for_its_most_telling_reason(
     odd = find_odd(make_columns(**changes))
     assert [(row.path, row.reason) for row in odd.suspects] == [(f"cat/{COUNT - 1}.jpg", reason)]
     assert 0.5 <= odd.suspects[0].score <= 1
-    assert odd.found == {reason: 1}
+    assert odd.counts == {reason: 1}
 
 
 @pytest.mark.parametrize(("reason", "changes"), CASES)
@@ -78,7 +78,7 @@ def test_no_more_than_a_person_looks_at_are_listed_and_all_are_counted() -> None
     columns["sharpness"][40:60] = 0.1
     columns["contrast"][60:80] = 0
     odd = find_odd(columns)
-    assert odd.found == {"blank": 20, "dark": 20, "bright": 20, "blurred": 20}
+    assert odd.counts == {"blank": 20, "dark": 20, "bright": 20, "blurred": 20}
     assert len(odd.suspects) == MOST
     assert max(Counter(row.reason for row in odd.suspects).values()) <= 12
     assert odd == find_odd(columns)

@@ -70,7 +70,7 @@ def test_a_black_image_is_shown_with_similar_training_images(given: dict[str, An
     [black] = suspects.shown
     assert (black.path, black.reason) == (BLACK, "blank")
     assert suspects.rows == (black,)
-    assert suspects.found == {"blank": 1}
+    assert suspects.counts == {"blank": 1}
     picture = suspects.pictures[BLACK]
     assert picture
     assert np.asarray(Image.open(BytesIO(picture.jpeg))).max() == 0

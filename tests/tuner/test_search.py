@@ -82,7 +82,7 @@ def simulate(
                 if (score := accuracy(trial)) is None:
                     raise ModelError("Training diverged.")
                 done += 1
-                trial.go_on(score, done, of=whole)
+                trial.go_on(score, done, total=whole)
                 if report(trial):
                     return
         finally:

@@ -92,9 +92,10 @@ def describe_suspects(facts: ReportFacts) -> dict[str, Any]:
         shown = [
             suspect for suspect in suspects.shown if _TITLES.get(suspect.reason, _ODD) == title
         ]
-        count = sum(n for reason, n in suspects.found.items() if _TITLES.get(reason, _ODD) == title)
+        counts = suspects.counts.items()
+        count = sum(n for reason, n in counts if _TITLES.get(reason, _ODD) == title)
         if shown:
-            groups.append({"title": title, "shown": shown, "found": count})
+            groups.append({"title": title, "shown": shown, "count": count})
     return {"groups": groups, "reasons": REASONS}
 
 

@@ -40,7 +40,7 @@ class FoundSuspects:
     """Suspects, and the table of images that they were found in."""
 
     suspects: tuple[Suspect, ...]
-    found: Mapping[str, int]
+    counts: Mapping[str, int]
     """Reason → images, including those that are not listed."""
     errors: LabelErrors | None
     columns: Columns
@@ -79,7 +79,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> F
         copies += find_copies(columns, features) if pretrained else []
     twins = list_suspects(copies, decided)
     suspects += twins
-    counts = Counter[str](suspect.reason for suspect in (*wrong, *twins)) | Counter(odd.found)
+    counts = Counter[str](suspect.reason for suspect in (*wrong, *twins)) | Counter(odd.counts)
     return FoundSuspects(tuple(suspects), counts, errors, columns, features, copies)
 
 
@@ -101,7 +101,7 @@ def read_decided(rejects_uri: str) -> set[str]:
 
 
 def show_suspects(
-    found: FoundSuspects,
+    suspects: FoundSuspects,
     mistakes: Sequence[PredictedImage],
     *,
     examples_uri: str,
@@ -112,8 +112,8 @@ def show_suspects(
 
     Pictures beyond `limit` bytes are left out.
     """
-    columns, features = found.columns, found.features
-    chosen = _choose(found.suspects)
+    columns, features = suspects.columns, suspects.features
+    chosen = _choose(suspects.suspects)
     names = {mistake.filename: spell_path(mistake.filename) for mistake in mistakes}
     near = {} if features is None else find_similar([*names.values()], columns, features)
     wanted = dict.fromkeys(itertools.chain.from_iterable(near.values()), _SMALL_SIDE)
@@ -124,10 +124,10 @@ def show_suspects(
     if features is not None:
         drawn = draw_map(columns, features, {suspect.path for suspect in chosen})
     return SuspectFacts(
-        rows=found.suspects,
+        rows=suspects.suspects,
         shown=tuple(chosen),
-        found=found.found,
-        errors=found.errors,
+        counts=suspects.counts,
+        errors=suspects.errors,
         similar={name: near[path] for name, path in names.items() if path in near},
         labels=labels,
         pictures=_keep_within(pictures, limit),

@@ -43,7 +43,7 @@ class OddImages(NamedTuple):
 
     suspects: tuple[Suspect, ...]
     """At most `MOST`, the most conspicuous for each reason."""
-    found: Mapping[str, int]
+    counts: Mapping[str, int]
 
 
 # The column whose values below the limit are odd, if they also stand out. The most telling reason

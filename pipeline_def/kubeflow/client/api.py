@@ -159,9 +159,9 @@ class Api:
         rights = f"check the token in --token-file or {TOKEN_VARIABLE}, its rights and --namespace"
         return refusal(self.address, status, action, message, rights=rights)
 
-    def _not_the_api(self, found: str) -> ServiceError:
+    def _not_the_api(self, answer: str) -> ServiceError:
         return ServiceError(
-            f"{self.address} is not the Kubeflow Pipelines v2 API ({found}): check --endpoint, and "
-            f"if it is a login page, pass a token in --token-file or {TOKEN_VARIABLE}. Behind a "
-            "dashboard, the endpoint ends in /pipeline."
+            f"{self.address} is not the Kubeflow Pipelines v2 API ({answer}): check --endpoint, "
+            f"and if it is a login page, pass a token in --token-file or {TOKEN_VARIABLE}. Behind "
+            "a dashboard, the endpoint ends in /pipeline."
         )

@@ -83,14 +83,14 @@ def run_step(arguments: argparse.Namespace) -> None:
     settings = read_settings()
     given = read_executor_input(arguments.executor_input)
     choose_endpoint(given)
-    made: dict[str, dict[str, Any]] = {"artifacts": {}, "parameterValues": {}}
+    earlier: dict[str, dict[str, Any]] = {"artifacts": {}, "parameterValues": {}}
     for part in interface.parts:
         print(f"Running {part.step}.", flush=True)
-        output = _run_part(part, _part_input(part, given, made), settings)
-        made["artifacts"] |= output.get("artifacts", {})
+        output = _run_part(part, _part_input(part, given, earlier), settings)
+        earlier["artifacts"] |= output.get("artifacts", {})
         values = output.get("parameterValues", {})
-        made["parameterValues"] |= {part.shared(name): value for name, value in values.items()}
-    output = made if interface.parts else _run_part(interface, given, settings)
+        earlier["parameterValues"] |= {part.shared(name): value for name, value in values.items()}
+    output = earlier if interface.parts else _run_part(interface, given, settings)
     cluster = Cluster.from_environment() if arguments.step == TRAINER.id else None
     # Only the chief writes the output.
     if not cluster or cluster.is_chief:
@@ -99,11 +99,11 @@ def run_step(arguments: argparse.Namespace) -> None:
 
 
 def _part_input(
-    part: StepInterface, given: Mapping[str, Any], made: Mapping[str, Mapping[str, Any]]
+    part: StepInterface, given: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the executor input of a part, as it would be in a pod of its own.
 
-    `made` is the executor output, with remote URIs, of the parts that have run.
+    `earlier` is the executor output, with remote URIs, of the parts that have run.
     """
     part_input = copy.deepcopy(dict(given))
     inputs, outputs = part_input["inputs"], part_input["outputs"]
@@ -114,8 +114,8 @@ def _part_input(
         if name.startswith(prefix)
     }
     for name, output in part.received.items():
-        kind = "artifacts" if output in made["artifacts"] else "parameterValues"
-        inputs[kind][name] = copy.deepcopy(made[kind][output])
+        kind = "artifacts" if output in earlier["artifacts"] else "parameterValues"
+        inputs[kind][name] = copy.deepcopy(earlier[kind][output])
     for side, names in ((inputs, part.inputs), (outputs, part.outputs)):
         # A lookup has no outputs but the place that tells it the run's folder.
         if names or not part.lookup:

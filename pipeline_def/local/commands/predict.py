@@ -62,7 +62,7 @@ def predict_files(arguments: Sequence[str]) -> int:
         prog="local_runner.py predict",
         usage=USAGE,
         only={"output", "predict.top", *reading},
-        own={"model": 1, "to": 1, "unblessed": 0},
+        extra={"model": 1, "to": 1, "unblessed": 0},
         positional="files",
     )
     if not options["files"]:

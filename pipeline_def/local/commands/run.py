@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
         name_folder(arguments),
         prog="local_runner.py",
         usage=USAGE,
-        own={"new_task": 0, "sample": 0},
+        extra={"new_task": 0, "sample": 0},
     )
     _check_images(config, sample=options["sample"] or not arguments)
     _require_one_process()

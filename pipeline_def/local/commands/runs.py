@@ -29,7 +29,7 @@ def manage_runs(arguments: Sequence[str]) -> int:
         prog="local_runner.py runs",
         usage=USAGE,
         only={"output"},
-        own={"compare": 2, "to": 1, "json": 0},
+        extra={"compare": 2, "to": 1, "json": 0},
     )
     wanted = options["compare"]
     if options["to"] and not wanted:
