@@ -149,9 +149,9 @@ class TransferConfig:
 
     unfreeze: Positive | Literal["top", "all", "none"] = "top"
     """What the second phase trains besides the head. A number: the last so many blocks of layers.
-    top: two fifths of them. The frozen layers see four augmented views of each image, once, if
-    what they compute fits in 2 GiB. all: all layers; every epoch runs the whole network. none:
-    nothing, which skips the phase."""
+    top: half of them. The frozen layers see four augmented views of each image, once, if what they
+    compute fits in 2 GiB. all: all layers; every epoch runs the whole network. none: nothing, which
+    skips the phase."""
 
 
 @configuration()

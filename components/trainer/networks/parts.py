@@ -113,7 +113,7 @@ def count_unfrozen(model: tf_keras.Model, unfreeze: int | Literal["top", "all", 
     if isinstance(unfreeze, int):
         return unfreeze
     number = len(Parts.of(model).blocks)
-    return {"all": number, "top": max(1, round(0.4 * number)), "none": 0}[unfreeze]
+    return {"all": number, "top": max(1, number // 2), "none": 0}[unfreeze]
 
 
 def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none"]) -> None:
@@ -121,7 +121,7 @@ def freeze(model: tf_keras.Model, *, unfreeze: int | Literal["top", "all", "none
 
     Batch normalization is never trained: statistics from a few batches would replace those of the
     much larger pretraining set. It runs in inference mode even in training. `unfreeze` is the
-    number of last blocks of the backbone to train, top (two fifths of them), all or none.
+    number of last blocks of the backbone to train, top (half of them), all or none.
 
     Raises:
         ConfigurationError: the network has fewer blocks.
