@@ -108,7 +108,12 @@ def read_results() -> Results:
 
 def render(results: Results) -> str:
     """Return the page in Markdown."""
-    sections = (_render_section(MEASUREMENTS[name], result) for name, result in results.items())
+    sections, before = [], ""
+    for name, result in results.items():
+        machine = result["machine"]
+        where = "the same machine" if machine == before else machine
+        sections.append(_render_section(MEASUREMENTS[name], result, where))
+        before = machine
     return "\n".join([_LISTED["introduction"], *sections])
 
 
@@ -118,7 +123,7 @@ def _shorten(cell: str) -> str:
     return re.sub(r"(\S+), within the noise", r"≈\1", cell)
 
 
-def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) -> str:
+def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any], machine: str) -> str:
     lines = [
         f"## {measurement['heading']}",
         "",
@@ -128,7 +133,7 @@ def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) ->
     ]
     lines += [found["command"], "```", ""]
     lines += [
-        *textwrap.wrap(f"{found['date']}, commit {found['commit']}; {found['machine']}.", 116),
+        *textwrap.wrap(f"{found['date']}, commit {found['commit']}; {machine}.", 116),
         "",
     ]
     for table in found["tables"]:
