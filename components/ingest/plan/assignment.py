@@ -141,12 +141,11 @@ def list_duplicates(
     """
     lines = []
     for sha256, files in copies.items():
-        images = [(file, sha256) for file in files]
         line = {
             "sha256": sha256,
             "paths": sorted(file.path for file in files),
-            "labels": sorted({assignment.label_of(*image) for image in images}),
-            "splits": sorted({assignment.rule.split_of(*image) for image in images}),
+            "labels": sorted({assignment.label_of(file, sha256) for file in files}),
+            "splits": sorted({assignment.rule.split_of(file, sha256) for file in files}),
         }
         lines.append(line)
     return sorted(lines, key=lambda line: line["paths"])

@@ -79,7 +79,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> F
         copies += find_copies(columns, features) if pretrained else []
     twins = list_suspects(copies, decided)
     suspects += twins
-    counts = Counter[str](suspect.reason for suspect in (*wrong, *twins)) | Counter(odd.counts)
+    counts = Counter[str](suspect.reason for suspect in (*wrong, *twins)) + Counter(odd.counts)
     return FoundSuspects(tuple(suspects), counts, errors, columns, features, copies)
 
 

@@ -55,16 +55,24 @@ class _Calls:
         self._running = 0
         self._latest = 0.0
         self._closing = False
-        self.functions: dict[int, Callable[..., Any]] = {}
-        self.numbers = itertools.count()
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._numbers = itertools.count()
         atexit.register(self.close)
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        number = next(self._numbers)
+        self._functions[number] = function
+        return functools.partial(self.run, number)
+
+    def forget(self) -> None:
+        self._functions.clear()
 
     def run(self, number: int, *arguments: Any) -> Any:
         with self._lock:
             self._latest = time.monotonic()
             if self._closing:
                 raise RuntimeError("Python is exiting")
-            function = self.functions[number]
+            function = self._functions[number]
             self._running += 1
         try:
             return function(*arguments)
@@ -91,10 +99,7 @@ def guard(function: Callable[..., Any]) -> Callable[..., Any]:
     A thread that needs the interpreter lock after that blocks forever, and so would the iterator
     that waits for the thread: a process interrupted during training would hang.
     """
-    calls = _calls()
-    number = next(calls.numbers)
-    calls.functions[number] = function
-    return functools.partial(calls.run, number)
+    return _calls().guard(function)
 
 
 def forget_calls() -> None:
@@ -102,7 +107,7 @@ def forget_calls() -> None:
 
     TensorFlow keeps each function of `tf.numpy_function` until the process ends.
     """
-    _calls().functions.clear()
+    _calls().forget()
 
 
 def empty_aligned(shape: tuple[int, ...]) -> Pixels:
