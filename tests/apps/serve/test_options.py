@@ -40,5 +40,13 @@ def test_what_is_not_said_is_local_and_limited(
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],
 )
-def test_a_mistake_gets_a_sentence(arguments: list[str], says: str, refusal: Refusal) -> None:
+def test_a_mistake_gets_a_sentence(
+    arguments: list[str],
+    says: str,
+    refusal: Refusal,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Beside an output folder, the command says first that it takes that one.
+    monkeypatch.chdir(tmp_path)
     assert says in refusal("serve", *arguments)
