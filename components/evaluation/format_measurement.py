@@ -21,6 +21,7 @@ from components.metrics.evaluation_files import FormatResult
 from components.metrics.predictions import Evaluated, Predictions
 from components.metrics.proof import AccuracyChange
 from components.records.shard_files import list_shards
+from components.records.tfrecord import without_tuning
 
 _AHEAD = 2
 
@@ -67,7 +68,8 @@ def _read_images(
         return parsed[FILENAME], pixels, decode(canonicalize(files, form), form)[0]
 
     records = tf.data.TFRecordDataset(list_shards(examples_uri, split))
-    for name, pixels, seen in records.map(parse).prefetch(_AHEAD).as_numpy_iterator():
+    images = without_tuning(records.map(parse).prefetch(_AHEAD))
+    for name, pixels, seen in images.as_numpy_iterator():
         yield decode_text(name), pixels, seen
 
 

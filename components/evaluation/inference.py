@@ -30,6 +30,7 @@ from components.evaluation.prediction_writer import open_part
 from components.host.progress import add_progress
 from components.metrics.predictions import Scores
 from components.metrics.slices import MISSING_NUMBER, Columns, describe_slices
+from components.records.tfrecord import without_tuning
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192
@@ -86,7 +87,7 @@ def read_batches(
     """
     spec = _SPEC | {COLUMNS + name: _COLUMN[column["type"]] for name, column in columns.items()}
     records = tf.data.TFRecordDataset(shard, buffer_size=_READ_BYTES)
-    for examples in records.batch(BATCH).prefetch(_AHEAD):
+    for examples in without_tuning(records.batch(BATCH).prefetch(_AHEAD)):
         features = tf.io.parse_example(examples, spec)
         yield examples, {name: tensor.numpy() for name, tensor in features.items()}
 

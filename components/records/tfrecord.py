@@ -223,8 +223,22 @@ def read_frames(path: str) -> Iterator[memoryview]:
 def _download_frames(path: str) -> Iterator[memoryview]:
     import tensorflow as tf
 
-    for record in tf.data.TFRecordDataset(path, buffer_size=_DOWNLOAD_BYTES).as_numpy_iterator():
+    records = without_tuning(tf.data.TFRecordDataset(path, buffer_size=_DOWNLOAD_BYTES))
+    for record in records.as_numpy_iterator():
         yield memoryview(b"".join(frame([record])))
+
+
+def without_tuning(dataset: Any) -> Any:
+    """Return a `tf.data.Dataset` that tunes nothing while it is read.
+
+    Often the end of an iterator waits for the next turn of the tuner: a few dozen steps take as
+    long again. Nothing here is tuned anyway.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def _find_features(

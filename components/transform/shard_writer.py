@@ -16,6 +16,7 @@ from components.host.progress import add_progress
 from components.records.record_index import index_path, write_indexed_shard
 from components.records.shard_files import find_earlier, is_untouched, read_index
 from components.records.shard_work import ConcurrentDoFn
+from components.records.tfrecord import without_tuning
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
@@ -50,7 +51,7 @@ class TransformShard(ConcurrentDoFn):
         """Write the shard of this split and name."""
         split, name = shard
         batches = tf.data.TFRecordDataset(_shard(self._examples_uri, split, name))
-        batches = batches.batch(_BATCH).prefetch(1)
+        batches = without_tuning(batches.batch(_BATCH).prefetch(1))
         write_indexed_shard(self._output_uri, split, name, self._transform_examples(batches))
 
     def _transform_examples(self, batches: Iterable[tf.Tensor]) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from components.host.machine import available_memory, fits_in_memory, gib
 from components.host.progress import add_progress
 from components.images.options import CHANNELS, TransformConfig
 from components.trainer.config.input import InputConfig
-from components.trainer.input.host_calls import Pixels, empty_aligned
+from components.trainer.input.host_calls import Pixels, empty_aligned, read_ahead
 from components.trainer.input.sampler import Int64Array
 from components.trainer.input.shards import Shards
 
@@ -91,7 +91,7 @@ def cache_pixels(
 def _fill(dataset: tf.data.Dataset, shards: Shards, pixels: Pixels) -> Int64Array:
     """Write the pixels, and return the label ids."""
     labels, done = np.empty(shards.total, np.int64), 0
-    for images, ids in dataset.prefetch(2).as_numpy_iterator():
+    for images, ids in read_ahead(dataset).as_numpy_iterator():
         end = done + len(ids)
         pixels[done:end], labels[done:end] = images, ids
         task = f"decode {shards.uri} {shards.split}"

@@ -22,14 +22,12 @@ from components.trainer.input.host_calls import (
     Pixels,
     call_on_host,
     guard,
+    read_ahead,
     share_captured,
 )
 from components.trainer.input.sampler import Int64Array, ShuffledSampler, TrainingOrder
 from components.trainer.input.shards import RecordTable, Shards, map_shards
 from components.trainer.input.stream import INTERLEAVE, read_in_order, shuffle_epochs
-
-BATCHES_AHEAD = 2
-"""Batches that are prepared before the training step that needs them."""
 
 # Batches sampled in one Python call; a call per batch would cost more than copying small images.
 _CHUNK = 64
@@ -88,7 +86,7 @@ def make_dataset(
         batches = share_captured(plan.map(plan.sample_records(), load))
     else:
         batches = _decode_shards(plan)
-    return batches.prefetch(BATCHES_AHEAD)
+    return read_ahead(batches)
 
 
 @dataclass(frozen=True)

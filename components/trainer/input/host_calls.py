@@ -25,6 +25,7 @@ from tensorflow.python.framework import config
 
 from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS, TransformConfig
+from components.records.tfrecord import without_tuning
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -113,6 +114,12 @@ def forget_calls() -> None:
 def empty_aligned(shape: tuple[int, ...]) -> Pixels:
     """Return an uninitialized uint8 array that TensorFlow takes over without copying it."""
     return _aligned(np.empty(math.prod(shape) + _ALIGNMENT, np.uint8), shape)
+
+
+def read_ahead(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Have the next two batches at hand before a step needs them."""
+    dataset: tf.data.Dataset = without_tuning(batches.prefetch(2))
+    return dataset
 
 
 def share_captured(dataset: tf.data.Dataset) -> tf.data.Dataset:

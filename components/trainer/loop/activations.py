@@ -19,8 +19,8 @@ from components.host.machine import available_memory, fits_in_memory, gib
 from components.host.progress import add_progress
 from components.trainer.config.input import AugmentationConfig
 from components.trainer.input.augment import augment
-from components.trainer.input.dataset import BATCHES_AHEAD, ReadPlan
-from components.trainer.input.host_calls import empty_aligned, share_captured
+from components.trainer.input.dataset import ReadPlan
+from components.trainer.input.host_calls import empty_aligned, read_ahead, share_captured
 from components.trainer.input.sampler import Int64Array, TrainingOrder
 from components.trainer.input.shards import Shards
 from components.trainer.loop.strategy import mean_of_workers
@@ -141,7 +141,7 @@ class Activations:
             return tf.reshape(tf.gather(outputs, places), shape), tf.gather(ids, records)
 
         batches = plan.map(plan.sample_records(), gather)
-        return share_captured(batches).prefetch(BATCHES_AHEAD)
+        return read_ahead(share_captured(batches))
 
     def _compute(self, shards: Shards) -> Table:
         """Run the frozen part on all images of a split, in the order of the shards."""

@@ -31,7 +31,10 @@ Predict = Callable[[tf.Tensor], tf.Tensor]
 
 def compile_logits(model: tf_keras.Model) -> Predict:
     """Return a function from images to logits before calibration."""
-    return tf.function(lambda images: model(images, training=False), autograph=False)  # type: ignore[no-any-return]
+    # The last batch of each fold has a size of its own, and tracing takes a second.
+    return tf.function(  # type: ignore[no-any-return]
+        lambda images: model(images, training=False), autograph=False, reduce_retracing=True
+    )
 
 
 def predict_logits(

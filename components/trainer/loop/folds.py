@@ -280,7 +280,7 @@ def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> Fo
     """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
     started, recorded = time.perf_counter(), collections.defaultdict[str, list[Logits]](list)
     mode = Mode(
-        chooses=False, saves=False, record=lambda phase, find: recorded[phase].append(find())
+        chooses=False, saves=False, record=lambda phase, logits: recorded[phase].append(logits)
     )
     training = Training(model, data, mode=mode, **places)
     training.run()

@@ -66,10 +66,13 @@ class Step:
             "evaluation": self.evaluation,
         }
 
-    def tune(self, config: TrainingConfig) -> None:
-        """Go on with a configuration that differs in nothing but what `erase_tuned` erases."""
-        self.config = config
-        self.schedule.plan(config)
+    def tune(self, config: TrainingConfig, steps: int) -> None:
+        """Go on with a configuration that differs in nothing but what `erase_tuned` erases.
+
+        An epoch has `steps` now.
+        """
+        self.config, self.steps = config, steps
+        self.schedule.plan(config, steps=steps)
         if config.weight_decay:
             inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
             inner.weight_decay.assign(config.weight_decay)
@@ -190,15 +193,15 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, config: TrainingConfig, *, steps: int) -> None:
         """Plan `config.epochs` of `steps` steps each, in the scope of the current strategy."""
-        self._optimizer, self._steps = config.optimizer, steps
+        self._optimizer = config.optimizer
         self._plan = tf.Variable(tf.zeros([3]), trainable=False)
-        self.plan(config)
+        self.plan(config, steps=steps)
 
-    def plan(self, config: TrainingConfig) -> None:
+    def plan(self, config: TrainingConfig, *, steps: int) -> None:
         """Plan other epochs and another peak."""
-        total = config.epochs * self._steps
+        total = config.epochs * steps
         # At most half of a training that is shorter than its recipe intended.
-        warmup = min(_WARMUP_EPOCHS[config.optimizer] * self._steps, total // 2)
+        warmup = min(_WARMUP_EPOCHS[config.optimizer] * steps, total // 2)
         self._plan.assign([config.learning_rate, warmup, total])
 
     def __call__(self, step: Any) -> tf.Tensor:

@@ -83,8 +83,8 @@ class Mode:
     """Whether it writes checkpoints, and ends with the weights that it keeps."""
     save_after: float = 0.0
     """Least seconds between checkpoints, but for the last one."""
-    record: Callable[[str, Callable[[], Logits]], None] = lambda *_: None
-    """Hears of the end of an epoch of a phase; the function returns logits of the eval split."""
+    record: Callable[[str, Logits], None] | None = None
+    """Takes the logits of the eval split after each epoch of a phase; only for small splits."""
     stop: Callable[[Progress], bool] = lambda _: False
     """Says after an epoch whether to stop; a later training goes on from its checkpoint."""
 
@@ -188,7 +188,8 @@ class Training:
             others, their_ids = seen.first_views(data.evaluation)
             self.answers = answers = predict(others)
             values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
-            self.mode.record(HEAD, lambda: answers)
+            if self.mode.record:
+                self.mode.record(HEAD, answers)
         else:
             values |= {f"val_{name}": math.nan for name in [*values]}
         seconds = time.perf_counter() - started
@@ -295,12 +296,12 @@ class Training:
         """Return the loop of a phase, compiled by an earlier training if there was one."""
         loops, config = self.shared.loops, self.data.config.training
         weights = self.data.class_weights(self._classes)
-        sizes = (source.steps, self.data.batch_size)
-        compiled = (name, model.name, self.data.config.transfer, sizes, weights)
+        size = self.data.batch_size
+        compiled = (name, model.name, self.data.config.transfer, size, weights)
         facts = repr((*compiled, source.augmentation, erase_tuned(config)))
         with self.model.distribute_strategy.scope():
             if facts in loops:
-                loops[facts].start_over(config)
+                loops[facts].start_over(config, source.steps)
             else:
                 for old in [*loops][: 1 - _MOST_LOOPS]:
                     del loops[old]
@@ -308,7 +309,7 @@ class Training:
                     model,
                     config=config,
                     augmentation=source.augmentation,
-                    batch_size=self.data.batch_size,
+                    batch_size=size,
                     steps=source.steps,
                     class_weights=weights,
                 )
@@ -342,7 +343,7 @@ class TrainingLoop:
         Another loop of the same model shares its compiled evaluation.
         """
         self._strategy = tf.distribute.get_strategy()
-        self.step, self._steps = step, step.steps
+        self.step = step
         self._predict = compile_logits(step.model)
         self._run = StepLoop(step.update)
         self._pace = Pace()
@@ -351,15 +352,22 @@ class TrainingLoop:
             self.step.evaluation, self._evaluate = other.step.evaluation, other._evaluate
         self._initial = find_state(step)
 
-    def start_over(self, config: TrainingConfig) -> None:
-        """Forget the trainings before, whose configurations `erase_tuned` makes equal to this."""
+    def start_over(self, config: TrainingConfig, steps: int) -> None:
+        """Forget the trainings before, whose configurations `erase_tuned` makes equal to this.
+
+        An epoch has `steps` now.
+        """
         for variable, value in self._initial:
             variable.assign(value)
-        self.step.tune(config)
+        self.step.tune(config, steps)
 
     @property
     def _config(self) -> TrainingConfig:
         return self.step.config
+
+    @property
+    def _steps(self) -> int:
+        return self.step.steps
 
     def fit(
         self,
@@ -485,21 +493,25 @@ class TrainingLoop:
         self, images: Any, distributed_images: Any, progress: Progress, log: TrainingLog
     ) -> None:
         """Evaluate the network on the eval split, if there is one, and record the epoch."""
-        step = self.step
+        step, record = self.step, self._mode.record
         sync_replicas(step.model.variables, self._strategy)
-        # Metrics of no images are NaN.
-        with sharing_captured():
-            nothing = progress.diverged or images is None
-            batches = iter(() if nothing else distributed_images)
-        for batch, labels in batches:
-            self._evaluate(batch, labels)
+        nothing = progress.diverged or images is None
         values = step.train.result()
-        values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
+        if record and not nothing:
+            logits, ids = self.find_logits(images)
+            judged = measure(logits, ids)
+            record(self._phase, logits)
+        else:
+            with sharing_captured():
+                batches = iter(() if nothing else distributed_images)
+            for batch, labels in batches:
+                self._evaluate(batch, labels)
+            # Metrics of no images are NaN.
+            judged = step.evaluation.result()
+        values |= {f"val_{name}": value for name, value in judged.items()}
         values[RATE] = progress.steps * step.batch_size / progress.seconds
         values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
         values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
-        if not progress.diverged:
-            self._mode.record(self._phase, lambda: self.find_logits(images)[0])
         usable = images is None or math.isfinite(values["val_loss"])
         keep = self._mode.keeps_last or (self._config.keep == "last" and usable)
         progress.end_epoch(values, step.model, keep=keep)

@@ -93,6 +93,7 @@ def test_resumed_training_reads_the_same_examples_with_any_parallelism(
     monkeypatch.setattr(dataset, "available_cpus", lambda: 5)
     order = TrainingOrder(seed=3, start=start)
     batches = shard_folder.dataset("train", options=options, order=order)
+    assert batches.options().autotune.enabled is False, "findings/iterator_end.sh"
     # Shapes are static, and pixels stay uint8.
     assert batches.element_spec == (
         tf.TensorSpec([BATCH, SIZE, SIZE, 3], tf.uint8),

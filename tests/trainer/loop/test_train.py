@@ -21,7 +21,7 @@ from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import activations, train
-from components.trainer.loop.train import Training
+from components.trainer.loop.train import Shared, Training
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.training_input import TrainingInput
@@ -152,6 +152,36 @@ def test_class_weights_reach_the_step(
     with pytest.raises(Killed):
         Case(digits, tmp_path).run()
     assert given == [[0.5] * 4]
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_trainings_of_other_sizes_share_a_compiled_step(
+    digits: Path, tmp_path: Path, keep: Any
+) -> None:
+    """Folds differ by an image, and so by a step per epoch."""
+    training = TrainingConfig(epochs=2, batch_size=32, optimizer="adamw", keep=keep)
+    fresh = Case(digits, tmp_path / "fresh", training=training).run()
+    [loop] = fresh.shared.loops.values()
+    compiled = loop._run
+    rows = tuple(range(200))
+    part = replace(fresh.data.train, rows=rows)
+    smaller = fresh.data.of(part, fresh.data.evaluation, 1)
+    assert (fresh.data.steps, smaller.steps) == (12, 6)
+    tf_keras.utils.set_random_seed(training.seed)
+    initial, results = build(SMALL, 4).get_weights(), []
+    for number, (data, shared) in enumerate(
+        [(smaller, fresh.shared), (fresh.data, fresh.shared), (smaller, Shared())]
+    ):
+        model = fresh.model if shared is fresh.shared else build(SMALL, 4)
+        model.set_weights(initial)
+        places = (str(tmp_path / f"logs{number}"), str(tmp_path / f"{number}"))
+        done = Training(model, data, *places, shared=shared)
+        done.run()
+        results.append((model.get_weights(), done.history["val_loss"]))
+    assert [loop._run is compiled for loop in fresh.shared.loops.values()] == [True]
+    again, alone = results[1], results[2]
+    tf.nest.map_structure(np.testing.assert_array_equal, results[0], alone)
+    assert again[1] == fresh.history["val_loss"]
 
 
 def weights_of(model: tf_keras.Model) -> dict[str, Any]:

@@ -81,6 +81,18 @@ def test_all_but_batch_normalization_learn_and_then_it_does_too(model: tf_keras.
     assert len(model.trainable_weights) == everything == 4 * 3 + 2
 
 
+def test_depthwise_filters_are_never_fine_tuned() -> None:
+    model = build(ModelConfig(name="efficientnet_lite0", weights="none"))
+    freeze(model, unfreeze=2)
+    learning = [weight.name.partition("/")[0] for weight in model.trainable_weights]
+    assert learning == [
+        "block_15_expand_conv",
+        "block_15_project_conv",
+        "top_conv",
+        *["logits"] * 2,
+    ]
+
+
 def test_too_many_blocks_are_a_users_mistake(model: tf_keras.Model) -> None:
     with pytest.raises(ConfigurationError, match=r"unfreeze is 5, but cnn has only 4 blocks"):
         freeze(model, unfreeze=5)
@@ -109,9 +121,13 @@ def test_dropout_differs_in_every_step_and_resumes() -> None:
 def test_a_network_divided_before_its_last_blocks_computes_the_same(
     name: str, numbers: list[int]
 ) -> None:
-    config = ModelConfig(name=name, weights="none")
+    config = ModelConfig(name=name, weights="none", dropout=0.0)
     model = build_model(config, size=64, classes=3, mean=(90.0,) * 3, variance=(3000.0,) * 3)
-    images = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+    random = np.random.default_rng(0)
+    for layer in model.submodules:
+        if isinstance(layer, tf_keras.layers.BatchNormalization):
+            layer.set_weights([random.uniform(0.5, 2, size=w.shape) for w in layer.weights])
+    images = random.integers(0, 256, (2, 64, 64, 3), np.uint8)
     expected = model(images, training=False).numpy()
     for blocks in numbers:
         divided = divide(model, blocks=blocks)
@@ -119,6 +135,8 @@ def test_a_network_divided_before_its_last_blocks_computes_the_same(
         frozen, rest = divided
         np.testing.assert_allclose(rest(frozen(images)), expected, rtol=1e-4, atol=1e-6)
         freeze(model, unfreeze=blocks)
+        frozen_norms = rest(frozen(images), training=True)
+        np.testing.assert_allclose(frozen_norms, expected, rtol=1e-4, atol=1e-6)
         assert not frozen.trainable_variables
         assert {v.ref() for v in rest.trainable_variables} == {
             v.ref() for v in model.trainable_variables
