@@ -3,7 +3,7 @@
 # costs far more than its 25 products a pixel: six times the gradient of a 3x3 one, or more,
 # instead of 2.8 times. oneDNN has a kernel for depthwise gradients ("jit_dw"), and takes it for 3x3
 # but not for 5x5, which a general one computes. Four overlapping 3x3 gradients hold the same numbers
-# and need less time than the one of 5x5. Fine-tuning EfficientNet and MobileNetV3 on a CPU pays it.
+# and need less time than the one of 5x5. Training EfficientNet and MobileNetV3 on a CPU pays it.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

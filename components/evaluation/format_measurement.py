@@ -13,7 +13,7 @@ from components.contract.confidence import Interval
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME, decode_text
 from components.contract.model_files import FORMATS_FOLDER, MANIFEST_FILE, ONNX, format_file
-from components.host.machine import require_formats
+from components.host.machine import available_cpus, require_formats
 from components.images.canonical import canonicalize, decode, decode_upright
 from components.images.options import TransformConfig
 from components.images.upright import read_orientations
@@ -68,8 +68,8 @@ def _read_images(
         return parsed[FILENAME], pixels, decode(canonicalize(files, form), form)[0]
 
     records = tf.data.TFRecordDataset(list_shards(examples_uri, split))
-    images = without_tuning(records.map(parse).prefetch(_AHEAD))
-    for name, pixels, seen in images.as_numpy_iterator():
+    decoded = records.map(parse, available_cpus(), deterministic=True).prefetch(_AHEAD)
+    for name, pixels, seen in without_tuning(decoded).as_numpy_iterator():
         yield decode_text(name), pixels, seen
 
 

@@ -229,10 +229,9 @@ def _download_frames(path: str) -> Iterator[memoryview]:
 
 
 def without_tuning(dataset: Any) -> Any:
-    """Return a `tf.data.Dataset` that tunes nothing while it is read.
+    """Return a `tf.data.Dataset` without autotuning, whose next turn the end of an iterator awaits.
 
-    Often the end of an iterator waits for the next turn of the tuner: a few dozen steps take as
-    long again. Nothing here is tuned anyway.
+    That may double the time of a loop. A `map` then runs in parallel only if it says so.
     """
     import tensorflow as tf
 

@@ -151,7 +151,7 @@ class TransferConfig:
     """What the second phase trains besides the head. A number: the last so many blocks of layers.
     top: half of them. The frozen layers see four augmented views of each image, once, if what they
     compute fits in 2 GiB. all: all layers; every epoch runs the whole network. none: nothing, which
-    skips the phase."""
+    skips the phase. Depthwise filters are trained with all layers only."""
 
 
 @configuration()

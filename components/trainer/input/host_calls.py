@@ -117,9 +117,8 @@ def empty_aligned(shape: tuple[int, ...]) -> Pixels:
 
 
 def read_ahead(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Have the next two batches at hand before a step needs them."""
-    dataset: tf.data.Dataset = without_tuning(batches.prefetch(2))
-    return dataset
+    """Return the batches, each read two steps before it is needed."""
+    return without_tuning(batches.prefetch(2))
 
 
 def share_captured(dataset: tf.data.Dataset) -> tf.data.Dataset:

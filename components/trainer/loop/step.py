@@ -67,10 +67,7 @@ class Step:
         }
 
     def tune(self, config: TrainingConfig, steps: int) -> None:
-        """Go on with a configuration that differs in nothing but what `erase_tuned` erases.
-
-        An epoch has `steps` now.
-        """
+        """Go on with other `steps` per epoch and values of what `erase_tuned` erases."""
         self.config, self.steps = config, steps
         self.schedule.plan(config, steps=steps)
         if config.weight_decay:

@@ -84,7 +84,8 @@ class Mode:
     save_after: float = 0.0
     """Least seconds between checkpoints, but for the last one."""
     record: Callable[[str, Logits], None] | None = None
-    """Takes the logits of the eval split after each epoch of a phase; only for small splits."""
+    """Takes the logits of the eval split after each epoch; they give its metrics, too, so all must
+    fit in memory."""
     stop: Callable[[Progress], bool] = lambda _: False
     """Says after an epoch whether to stop; a later training goes on from its checkpoint."""
 
@@ -296,8 +297,7 @@ class Training:
         """Return the loop of a phase, compiled by an earlier training if there was one."""
         loops, config = self.shared.loops, self.data.config.training
         weights = self.data.class_weights(self._classes)
-        size = self.data.batch_size
-        compiled = (name, model.name, self.data.config.transfer, size, weights)
+        compiled = (name, model.name, self.data.config.transfer, self.data.batch_size, weights)
         facts = repr((*compiled, source.augmentation, erase_tuned(config)))
         with self.model.distribute_strategy.scope():
             if facts in loops:
@@ -309,7 +309,7 @@ class Training:
                     model,
                     config=config,
                     augmentation=source.augmentation,
-                    batch_size=size,
+                    batch_size=self.data.batch_size,
                     steps=source.steps,
                     class_weights=weights,
                 )
@@ -353,10 +353,7 @@ class TrainingLoop:
         self._initial = find_state(step)
 
     def start_over(self, config: TrainingConfig, steps: int) -> None:
-        """Forget the trainings before, whose configurations `erase_tuned` makes equal to this.
-
-        An epoch has `steps` now.
-        """
+        """Forget the trainings before, with configurations equal to this by `erase_tuned`."""
         for variable, value in self._initial:
             variable.assign(value)
         self.step.tune(config, steps)
@@ -447,7 +444,8 @@ class TrainingLoop:
             batches = iter(distributed)
         images = distributed_images = evaluation and evaluation()
         # Distributing copies all pixels.
-        if images is not None and self._strategy.num_replicas_in_sync > 1:
+        several = self._strategy.num_replicas_in_sync > 1 and not self._mode.record
+        if images is not None and several:
             distributed_images = self._strategy.experimental_distribute_dataset(images)
         saved = time.perf_counter()
         while not self._is_over(progress):

@@ -17,7 +17,8 @@ SHAPE = (4, 8, 8, 3)
 
 def cache(folder: Path, batches: Any) -> tuple[Any, Any]:
     """Return pixels and label ids in a file below `folder`, decoded by `batches` if necessary."""
-    dataset: Any = SimpleNamespace(as_numpy_iterator=batches, prefetch=lambda _: dataset)
+    dataset: Any = SimpleNamespace(as_numpy_iterator=batches)
+    dataset.prefetch = dataset.with_options = lambda _: dataset
     shards = Shards("", "train", {"": 4})
     options = InputConfig(cache="file", cache_folder=str(folder))
     return cache_pixels(dataset, shards, TransformConfig(size=8), options)

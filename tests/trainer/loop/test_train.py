@@ -21,7 +21,7 @@ from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import activations, train
-from components.trainer.loop.train import Shared, Training
+from components.trainer.loop.train import Mode, Shared, Training
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.training_input import TrainingInput
@@ -169,19 +169,28 @@ def test_trainings_of_other_sizes_share_a_compiled_step(
     assert (fresh.data.steps, smaller.steps) == (12, 6)
     tf_keras.utils.set_random_seed(training.seed)
     initial, results = build(SMALL, 4).get_weights(), []
-    for number, (data, shared) in enumerate(
-        [(smaller, fresh.shared), (fresh.data, fresh.shared), (smaller, Shared())]
+    recording = Mode(record=lambda *_: None)
+    for number, (data, shared, mode) in enumerate(
+        [
+            (smaller, fresh.shared, Mode()),
+            (fresh.data, fresh.shared, Mode()),
+            (smaller, Shared(), Mode()),
+            (smaller, Shared(), recording),
+        ]
     ):
         model = fresh.model if shared is fresh.shared else build(SMALL, 4)
         model.set_weights(initial)
         places = (str(tmp_path / f"logs{number}"), str(tmp_path / f"{number}"))
-        done = Training(model, data, *places, shared=shared)
+        done = Training(model, data, *places, mode=mode, shared=shared)
         done.run()
-        results.append((model.get_weights(), done.history["val_loss"]))
+        results.append((model.get_weights(), done.history))
     assert [loop._run is compiled for loop in fresh.shared.loops.values()] == [True]
-    again, alone = results[1], results[2]
-    tf.nest.map_structure(np.testing.assert_array_equal, results[0], alone)
-    assert again[1] == fresh.history["val_loss"]
+    assert compiled._loop.experimental_get_tracing_count() == 1
+    reused, again, alone, recorded = results
+    tf.nest.map_structure(np.testing.assert_array_equal, reused[0], alone[0])
+    for name in ("val_loss", "val_accuracy", "val_balanced_accuracy"):
+        assert reused[1][name] == alone[1][name] == pytest.approx(recorded[1][name], rel=1e-5)
+        assert again[1][name] == fresh.history[name]
 
 
 def weights_of(model: tf_keras.Model) -> dict[str, Any]:

@@ -81,8 +81,10 @@ def test_all_but_batch_normalization_learn_and_then_it_does_too(model: tf_keras.
     assert len(model.trainable_weights) == everything == 4 * 3 + 2
 
 
-def test_depthwise_filters_are_never_fine_tuned() -> None:
+def test_depthwise_filters_learn_with_all_layers_only() -> None:
     model = build(ModelConfig(name="efficientnet_lite0", weights="none"))
+    freeze(model, unfreeze="all")
+    assert any("depthwise_kernel" in weight.name for weight in model.trainable_weights)
     freeze(model, unfreeze=2)
     learning = [weight.name.partition("/")[0] for weight in model.trainable_weights]
     assert learning == [
