@@ -5,6 +5,7 @@ shards, so any runner will do, and a repeated shard replaces its earlier results
 """
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 
 from components.contract.example import (
     COLUMNS,
-    ENCODED,
     FILENAME,
     FORMAT,
     HEIGHT,
     LABEL,
+    LABEL_VOCABULARY,
     LUMINANCE,
     WIDTH,
     encode_text,
@@ -96,6 +97,7 @@ class _ServedModel:
     """The signatures of a SavedModel of ImageTrainer."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         # Signatures alone do not keep the model's variables alive.
         self._model = tf.saved_model.load(path)
 
@@ -107,12 +109,10 @@ class _ServedModel:
         outputs = self._model.signatures[EXAMPLES_SIGNATURE](examples=examples)
         return {name: tensor.numpy() for name, tensor in outputs.items()}
 
-    def read_labels(self, examples: tf.Tensor) -> list[bytes]:
-        """Return the labels of the columns, which come with the prediction of an image."""
-        spec = {ENCODED: tf.io.FixedLenFeature([], tf.string)}
-        image = tf.io.parse_example(examples[:1], spec)[ENCODED]
-        predicted = self._model.signatures["serving_default"](image_bytes=image)
-        labels: list[bytes] = predicted["labels"][0].numpy().tolist()
+    def read_labels(self) -> list[bytes]:
+        """Return the labels of the columns, an asset: `serving_default` takes a second to start."""
+        path = os.path.join(self._path, tf.saved_model.ASSETS_DIRECTORY, LABEL_VOCABULARY)
+        labels: list[bytes] = tf.io.read_file(path).numpy().removesuffix(b"\n").split(b"\n")
         return labels
 
 
@@ -141,7 +141,7 @@ class PredictShard(beam.DoFn):
         first = next(batches, None)
         if first is None:
             return
-        labels = [model.read_labels(first[0]) for model in self._models]
+        labels = [model.read_labels() for model in self._models]
         # The shards of several splits have the same names.
         name = "-".join(shard.rsplit("/", 2)[1:])
         with open_part(self._job.evaluation_uri, name, labels) as part:

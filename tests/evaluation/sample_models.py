@@ -61,6 +61,10 @@ class Model(tf.Module):
     def save(self, folder: Path) -> types.Artifact:
         names = ("serving_default", "serving_examples", "transform_features")
         signatures = {name: getattr(self, name) for name in names}
+        vocabulary = folder / example.LABEL_VOCABULARY
+        folder.mkdir(parents=True, exist_ok=True)
+        vocabulary.write_bytes(b"".join(label + b"\n" for label in self.labels))
+        self.vocabulary = tf.saved_model.Asset(str(vocabulary))
         tf.saved_model.save(self, str(folder / "Format-Serving"), signatures=signatures)
         artifact = standard_artifacts.Model()
         artifact.uri = str(folder)
