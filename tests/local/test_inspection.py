@@ -60,6 +60,19 @@ def test_what_would_go_wrong_is_said_before(
     assert "fewer than 20 images of 'blue'" in out
 
 
+def test_a_sample_may_show_that_a_run_would_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path, each=20)
+    for file in (tmp_path / "red").iterdir():
+        file.write_text("<html>")
+    monkeypatch.setattr("components.ingest.survey.SAMPLE", 30)
+    fraction = "--ingest.max_reject_fraction"
+    assert inspect(capsys, tmp_path, fraction, "0.2")[0] == 0, "too few in the sample to be sure"
+    status, _, err = inspect(capsys, tmp_path, fraction, "0.1")
+    assert (status, "of 60 files in" in err) == (2, True)
+
+
 def test_what_is_skipped_and_labels_that_look_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,9 +72,8 @@ def _inspect(config: Config) -> None:
         print_row("Advice", advice)
     for warning in _warnings(listing, survey, config):
         print_row("Warning", warning, style="yellow")
-    if survey.sampled == len(listing.files):
-        suspects = [(file.path, file.category) for file in survey.suspects]
-        check_usable(suspects, listing, config.ingest)
+    suspects = [(file.path, file.category) for file in survey.suspects]
+    check_usable(suspects, listing, config.ingest)
 
 
 def _facts(listing: Listing, seen: FirstLook) -> Iterator[tuple[str, str]]:
