@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import importlib.metadata
 import importlib.util
 import math
 import mmap
@@ -27,6 +28,16 @@ _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 _ONNX_PACKAGES = ("tf2onnx", "onnx", "onnxruntime")
+_LIBRARIES = (
+    "tfx",
+    "tensorflow",
+    "tensorflow-data-validation",
+    "tensorflow-transform",
+    "tensorflow-model-analysis",
+    "apache-beam",
+    "tf-keras",
+    "numpy",
+)
 
 _Limit = TypeVar("_Limit", int, float)
 
@@ -36,6 +47,11 @@ def available_memory() -> int:
     fields = dict(line.split(":", 1) for line in (_PROC / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     return max(0, min([available, *_limits("memory", _unused_memory)]))
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of the libraries that decide what a run computes."""
+    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
 @contextlib.contextmanager

@@ -4,13 +4,11 @@ Settings are read from what the steps wrote, not from the configuration that the
 with: the parameters of a run on Kubeflow may differ from it.
 """
 
-import contextlib
 import json
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import metadata
 from typing import Any
 
 from components.contract.anomalies import read_anomalies
@@ -25,7 +23,7 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     PropertiesLike,
 )
-from components.host.machine import trim_memory
+from components.host.machine import read_versions, trim_memory
 from components.host.progress import report_progress
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
@@ -38,17 +36,6 @@ from components.report.pictures import gather_pictures
 from components.report.shown import Without
 from components.report.suspects.copies import find_leaked
 from components.report.suspects.gathering import find_suspects
-
-_PACKAGES = (
-    "tfx",
-    "tensorflow",
-    "tensorflow-data-validation",
-    "tensorflow-transform",
-    "tensorflow-model-analysis",
-    "apache-beam",
-    "tf-keras",
-    "numpy",
-)
 
 _STEPS = 4
 
@@ -156,10 +143,6 @@ def _make_header(
     properties: Mapping[str, Any],
 ) -> RunHeader:
     ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY))
-    installed = {}
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            installed[package] = metadata.version(package)
     return RunHeader(
         pipeline=properties["pipeline"],
         data=examples.get_string_custom_property(FOLDER_PROPERTY),
@@ -169,7 +152,7 @@ def _make_header(
         version=int(examples.version or 0) or None,
         code=properties["code"],
         config={"ingest": ingest, **training["config"], "evaluation": thresholds},
-        versions={"python": platform.python_version(), **installed},
+        versions={"python": platform.python_version(), **read_versions()},
         started=training["started"],
         training_seconds=training["seconds"],
     )

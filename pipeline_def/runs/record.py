@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from components.contract.artifact_files import move_paths
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.host.lock import is_locked
+from components.host.machine import read_versions
 from components.host.stopping import before_stopping
 from pipeline_def.layout import Layout
 
@@ -246,18 +246,6 @@ def find_producers(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, s
     }
 
 
-_LIBRARIES = (
-    "tfx",
-    "tensorflow",
-    "tf-keras",
-    "tensorflow-transform",
-    "tensorflow-data-validation",
-    "tensorflow-model-analysis",
-    "apache-beam",
-    "numpy",
-)
-
-
 class Recorder:
     """Holds the record of one run and writes it after every change."""
 
@@ -288,10 +276,7 @@ class Recorder:
             configuration=configuration,
             code=code,
             program=program,
-            versions={
-                "python": platform.python_version(),
-                **{name: metadata.version(name) for name in _LIBRARIES},
-            },
+            versions={"python": platform.python_version(), **read_versions()},
             host=socket.gethostname(),
         )
         write_record(self.record, output)
