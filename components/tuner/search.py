@@ -177,7 +177,8 @@ class Search:
                 trial.state = NO_TIME
             return trial.state != UNFINISHED
 
-        attempt(self.runner, trial, report, note=f", {self._state}")
+        until = time.strftime("%H:%M", time.localtime(time.time() + max(self.left, 0)))
+        attempt(self.runner, trial, report, note=f", {self._score}until {until}")
         set_seconds()
         self.study.end(trial)
         best = find_best(self.trials[1:])
@@ -185,7 +186,9 @@ class Search:
             if other is not best:
                 remove_folder(self.runner.folder(other))
         tried = "".join(f", {key.partition('.')[2]} {value}" for key, value in trial.values.items())
-        report_result(f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._state}{tried}")
+        left = f"{format_duration(max(self.left, 0))} left"
+        result = f"trial {trial.number} {trial.state} {trial.score:.3f}, {self._score}{left}"
+        report_result(result + tried)
 
     def _is_late(self, trial: Trial) -> bool:
         """Return whether the time is not enough for the rest of a trial."""
@@ -195,11 +198,10 @@ class Search:
         return left < 0 or (known and trial.epoch_seconds * rest > left)
 
     @property
-    def _state(self) -> str:
-        """The best score of a complete trial, if there is one, and the time left."""
+    def _score(self) -> str:
+        """The best score of a complete trial, if there is one."""
         best = find_best(self.trials)
-        score = f"best {best.score:.3f}, " if best else ""
-        return f"{score}{format_duration(max(self.left, 0))} left"
+        return f"best {best.score:.3f}, " if best else ""
 
 
 def search(

@@ -153,8 +153,8 @@ def choose_folds(data: TrainingInput, model: tf_keras.Model) -> int:
         return 0
     folds = _FOLDS if wanted == "auto" else wanted
     if reason := _explain_unfit(data, model.distribute_strategy, folds):
-        level = logging.INFO if wanted == "auto" else logging.WARNING
-        _LOGGER.log(level, "training.folds is %s, but is not used: %s.", wanted, reason)
+        tell = _LOGGER.info if wanted == "auto" else report_result
+        tell(f"no folds: {reason}")
         return 0
     multiplications = count_multiplications(model)
     seconds = estimate_seconds(data, multiplications, folds=folds)

@@ -235,7 +235,8 @@ def test_folds_follow_from_the_gain_and_the_work_not_from_the_clock(
     given, chosen, said = CHOICES[name]
     with caplog.at_level(logging.INFO):
         assert choose(tmp_path, monkeypatch, **given) == chosen
-    assert said in caplog.text
+    shown = [record.message for record in caplog.records if record.__dict__.get("lasting")]
+    assert said in "\n".join(shown) + "\n"
 
 
 def test_multiplications_are_counted() -> None:
