@@ -76,7 +76,7 @@ def _measure_pair(
     for folder in (target, output):
         shutil.rmtree(folder, ignore_errors=True)
     held_out = _copy(source, target, left_out, each=arguments.each)
-    option_words = ["--export.false_alarms=0.05", *(f"--{option}" for option in arguments.option)]
+    option_words = [f"--{option}" for option in arguments.option]
     run_pipeline(["--data", str(target), "--output", str(output), *option_words])
     [model] = output.glob("artifacts/Trainer/model/*/Format-Serving")
     import_quietly()

@@ -169,11 +169,11 @@ class ModelConfig:
 class ExportConfig:
     """What the exported model answers, and the other formats it is exported to."""
 
-    false_alarms: Annotated[Number, Interval(ge=0.001, le=0.5)] | None = None
+    false_alarms: Annotated[Number, Interval(ge=0, le=0.5)] = 0.05
     """Also answer whether an image is like those of training (`known`). This fraction of images
     like those, of the eval split or of all folds, on which the threshold is fitted, is called
-    unknown by mistake. Unset: every image gets a label. 0.05 needs at least 19 images, and hundreds
-    to be accurate."""
+    unknown by mistake. 0: do not answer it. 0.05 needs at least 19 images, and hundreds to be
+    accurate."""
 
     formats: list[ExportFormat] = field(default_factory=list)
     """Formats to convert to, evaluate and push beside the SavedModel. onnx takes pixels of images

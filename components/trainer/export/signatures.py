@@ -101,8 +101,8 @@ def export_model(
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
             empty, or why a file was not decoded: its label is empty, its probabilities are 0;
-            with `export.false_alarms`, `known` bool [batch], whether the image is like those of
-            training, and `known_score` float32 [batch], 0 for a file that was not decoded.
+            unless `export.false_alarms` is 0, `known` bool [batch], whether the image is like
+            those of training, and `known_score` float32 [batch], 0 for a file that was not decoded.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`, `known` and `known_score` likewise. For TFMA and the Evaluator.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
