@@ -151,7 +151,7 @@ def _find_temperature(
     if not data.config.training.calibrate:
         return 1.0
     if validated:
-        return fit_temperature(validated.logits, validated.images.labels)
+        return validated.fit_temperature()
     images = data.read_in_order(data.evaluation)
     return fit_temperature(*predict_logits(compile_logits(model), images))
 
@@ -168,7 +168,7 @@ def _recognize(
         return classifier, None
     likeness = Likeness.fit(*learned)
     if validated:
-        scores, ids = validated.known_scores, validated.images.labels
+        scores, ids = validated.known_scores(training.exported), validated.images.labels
     else:
         others = describe_images(training, data.evaluation, phase=training.exported)
         assert others

@@ -30,7 +30,7 @@ from components.trainer.config.training import TrainerConfig
 from components.trainer.loop.calibration import fit_temperature, improves
 from components.trainer.loop.fold_images import Rows, SmallSet
 from components.trainer.loop.known_features import score_evaluation
-from components.trainer.loop.linear_head import fit_head
+from components.trainer.loop.linear_head import fit_head, measure
 from components.trainer.loop.train import HEAD, Mode, Shared, Training, full_lengths
 from components.trainer.networks.parts import Parts
 from components.trainer.training_input import TrainingInput
@@ -46,7 +46,7 @@ class FoldResult:
     logits: Logits
     """Of the images that it judges, after each epoch, [epochs, images, classes]."""
     curves: Mapping[str, list[float]]
-    """Metric on these images → its values."""
+    """Metric on these images, but for classes of this fold alone → its values."""
     seconds: float
     known_scores: Mapping[str, Scores] = field(default_factory=dict)
     """Of these images, after the last epoch of each phase; none without a last Dense layer."""
@@ -87,6 +87,18 @@ class Validated:
         """
         return [self.choose_epoch(without=fold) for fold in range(len(self.results))]
 
+    @cached_property
+    def learned(self) -> NDArray[np.bool_]:
+        """Whether the model of its fold has learned the class of each image, [images].
+
+        The others, of a class that one fold has alone, tell nothing of a training on all images.
+        """
+        learned = np.empty(len(self.assigned), bool)
+        for fold in np.unique(self.assigned):
+            judged = self.assigned == fold
+            learned[judged] = np.isin(self.images.labels[judged], self.images.labels[~judged])
+        return learned if learned.any() else ~learned
+
     def choose_epoch(self, *, without: int | None = None) -> int:
         """Return the epoch, from 1, with the best mean of `training.metric` over the folds.
 
@@ -108,17 +120,18 @@ class Validated:
         """Return whether an epoch, from 0, is better than the first one beyond chance."""
         folds = [fold for fold in range(len(self.results)) if fold != without]
         ids = [self.images.labels[self.assigned == fold] for fold in folds]
+        rows = np.concatenate([self.learned[self.assigned == fold] for fold in folds])
         first, last = (
             np.concatenate([self.results[fold].logits[number] for fold in folds])
             for number in (0, epoch)
         )
-        return improves(first, last, np.concatenate(ids))
+        return improves(first[rows], last[rows], np.concatenate(ids)[rows])
 
     def mean_curve(self, metric: str, *, without: int | None = None) -> NDArray[np.float64]:
         """Return the mean over the images of all folds, or of all but one, in each epoch."""
-        results = [result for fold, result in enumerate(self.results) if fold != without]
-        weights = [result.logits.shape[1] for result in results]
-        values = [result.curves[metric] for result in results]
+        folds = [fold for fold in range(len(self.results)) if fold != without]
+        weights = [max(1, self.learned[self.assigned == fold].sum()) for fold in folds]
+        values = [self.results[fold].curves[metric] for fold in folds]
         mean: NDArray[np.float64] = np.average(np.array(values), axis=0, weights=weights)
         return mean
 
@@ -140,30 +153,29 @@ class Validated:
             logits[self.assigned == fold] = result.logits[epoch - 1]
         return logits
 
-    @property
-    def known_scores(self) -> Scores:
+    def known_scores(self, phase: str) -> Scores:
         """How much each image is like those that its fold learned from, [images].
 
-        Within a phase, all epochs count as its last one. NaN without a last Dense layer, and for a
-        class with all images in one fold, whose model has not learned it.
+        By the weights at the end of a phase. NaN where there are none, or no last Dense layer, and
+        for a class that the fold has not learned.
         """
-        [*lengths] = full_lengths(self.config).values()
         known = np.full(len(self.assigned), np.nan, np.float32)
-        for fold, (result, epoch) in enumerate(zip(self.results, self.epochs, strict=True)):
-            if scores := [*result.known_scores.values()]:
-                known[self.assigned == fold] = scores[0 if epoch <= lengths[0] else -1]
-        for number in np.unique(self.images.labels):
-            of_class = self.images.labels == number
-            if not np.ptp(self.assigned[of_class]):
-                known[of_class] = np.nan
+        for fold, result in enumerate(self.results):
+            if phase in result.known_scores:
+                known[self.assigned == fold] = result.known_scores[phase]
+        known[~self.learned] = np.nan
         return known
+
+    def fit_temperature(self, *, without: int = -1) -> float:
+        """Fit the divisor of the logits to the images of all folds, or of all but one."""
+        rows = self.learned & (self.assigned != without)
+        return fit_temperature(self.logits[rows], self.images.labels[rows])
 
     def predict(self, labels: tuple[str, ...]) -> FoldPredictions:
         """Return the predictions; the temperature of a fold is fitted to those of the others."""
-        logits, ids = self.logits.astype(np.float64), self.images.labels
+        logits = self.logits.astype(np.float64)
         for fold in range(len(self.results) if self.config.training.calibrate else 0):
-            rest = self.assigned != fold
-            logits[~rest] /= fit_temperature(self.logits[rest], ids[rest])
+            logits[self.assigned == fold] /= self.fit_temperature(without=fold)
         probabilities = softmax(logits, axis=1).astype(np.float32)
         return FoldPredictions(labels, self.images.keys, self.assigned, probabilities)
 
@@ -198,7 +210,6 @@ def train_with_folds(
         checkpoint_dir=checkpoint_dir,
         shared=shared,
     )
-    model.set_weights(initial)
     nobody = np.empty(0, np.int64)
     training = Training(
         model,
@@ -247,7 +258,7 @@ def cross_validate(
     """Train for each fold, unless an interrupted attempt has done so.
 
     Args:
-        model: with the weights that every fold starts from.
+        model: with the weights that every fold starts from, and which it has again afterwards.
         data: the input of the whole training.
         images: of both splits.
         folds: number of folds.
@@ -264,25 +275,35 @@ def cross_validate(
         result = FoldResult.load(path)
         if result is None:
             name = f"fold {fold + 1}/{folds}"
-            model.set_weights(initial)
-            part = images.divide(data, np.flatnonzero(assigned == fold), replicas=replicas)
+            judged = assigned == fold
+            part = images.divide(data, np.flatnonzero(judged), replicas=replicas)
             logs = os.path.join(log_dir, "folds", str(fold + 1))
             places = {"log_dir": logs, "checkpoint_dir": checkpoint_dir}
             with naming_fold(f"{name}:"):
-                result = _train_fold(model, part, shared=shared, **places)
+                learned = np.unique(images.labels[~judged])
+                result = _train_fold(model, part, learned, shared=shared, **places)
+            model.set_weights(initial)
             result.save(path)
             report_result(f"{name} {result.seconds:.0f} s")
         results.append(result)
     return Validated(images, assigned, results, data.config)
 
 
-def _train_fold(model: tf_keras.Model, data: TrainingInput, **places: Any) -> FoldResult:
-    """Train a fold for all epochs; where it diverges, its last epoch is repeated."""
+def _train_fold(
+    model: tf_keras.Model, data: TrainingInput, learned: Rows, **places: Any
+) -> FoldResult:
+    """Train a fold for all epochs; where it diverges, its last epoch is repeated.
+
+    `learned` are the label ids of the images that it is trained on.
+    """
     started, recorded = time.perf_counter(), collections.defaultdict[str, list[Logits]](list)
-    mode = Mode(
-        chooses=False, saves=False, record=lambda phase, logits: recorded[phase].append(logits)
-    )
-    training = Training(model, data, mode=mode, **places)
+
+    def judge(phase: str, logits: Logits, ids: NDArray[np.int64]) -> dict[str, float]:
+        recorded[phase].append(logits)
+        rows = np.isin(ids, learned)
+        return measure(logits[rows], ids[rows]) if rows.any() else measure(logits, ids)
+
+    training = Training(model, data, mode=Mode(chooses=False, saves=False, judge=judge), **places)
     training.run()
     lengths = full_lengths(data.config)
     logits: list[Logits] = []

@@ -83,9 +83,9 @@ class Mode:
     """Whether it writes checkpoints, and ends with the weights that it keeps."""
     save_after: float = 0.0
     """Least seconds between checkpoints, but for the last one."""
-    record: Callable[[str, Logits], None] | None = None
-    """Takes the logits of the eval split after each epoch; they give its metrics, too, so all must
-    fit in memory."""
+    judge: Callable[[str, Logits, npt.NDArray[np.int64]], dict[str, float]] | None = None
+    """Takes the phase, and the logits and label ids of the eval split, after each epoch; returns
+    what `measure` does. All must fit in memory."""
     stop: Callable[[Progress], bool] = lambda _: False
     """Says after an epoch whether to stop; a later training goes on from its checkpoint."""
 
@@ -188,9 +188,9 @@ class Training:
         if data.evaluation.total:
             others, their_ids = seen.first_views(data.evaluation)
             self.answers = answers = predict(others)
-            values |= {f"val_{name}": v for name, v in measure(answers, their_ids).items()}
-            if self.mode.record:
-                self.mode.record(HEAD, answers)
+            judge = self.mode.judge or (lambda _, logits, ids: measure(logits, ids))
+            judged = judge(HEAD, answers, their_ids)
+            values |= {f"val_{name}": value for name, value in judged.items()}
         else:
             values |= {f"val_{name}": math.nan for name in [*values]}
         seconds = time.perf_counter() - started
@@ -444,7 +444,7 @@ class TrainingLoop:
             batches = iter(distributed)
         images = distributed_images = evaluation and evaluation()
         # Distributing copies all pixels.
-        several = self._strategy.num_replicas_in_sync > 1 and not self._mode.record
+        several = self._strategy.num_replicas_in_sync > 1 and not self._mode.judge
         if images is not None and several:
             distributed_images = self._strategy.experimental_distribute_dataset(images)
         saved = time.perf_counter()
@@ -491,14 +491,12 @@ class TrainingLoop:
         self, images: Any, distributed_images: Any, progress: Progress, log: TrainingLog
     ) -> None:
         """Evaluate the network on the eval split, if there is one, and record the epoch."""
-        step, record = self.step, self._mode.record
+        step, judge = self.step, self._mode.judge
         sync_replicas(step.model.variables, self._strategy)
         nothing = progress.diverged or images is None
         values = step.train.result()
-        if record and not nothing:
-            logits, ids = self.find_logits(images)
-            judged = measure(logits, ids)
-            record(self._phase, logits)
+        if judge and not nothing:
+            judged = judge(self._phase, *self.find_logits(images))
         else:
             with sharing_captured():
                 batches = iter(() if nothing else distributed_images)

@@ -26,7 +26,8 @@ from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import fold_images, folds
 from components.trainer.loop.fold_images import SmallSet, assign_folds, choose_folds
-from components.trainer.loop.folds import FoldResult, Validated
+from components.trainer.loop.folds import FoldResult, Validated, cross_validate
+from components.trainer.loop.linear_head import measure
 from components.trainer.loop.train import Shared
 from components.trainer.networks.networks import build_model
 from components.trainer.training_input import TrainingInput
@@ -100,7 +101,55 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
             result.logits[3] += 5 * np.eye(3)[ids]
     assert chosen.lengths == ({"head": 1, "fine_tune": 3} if better else {"head": 1})
     assert chosen.epochs == [4 if better else 1] * 3
-    assert chosen.known_scores.tolist() == [float(better)] * 12
+    assert chosen.known_scores("fine_tune").tolist() == [1.0] * 12
+
+
+def test_a_class_of_one_fold_decides_nothing() -> None:
+    weights = ModelConfig(name="mobilenet_v2", weights="imagenet")
+    results = [replace(result(losses), known_scores={"head": np.ones(4)}) for losses in CURVES]
+    temperatures, epochs = [], []
+    for unknowable in (-20.0, 20.0):
+        results[0].logits[1:, 0, 2] = unknowable
+        chosen = validated(results, model=weights)
+        for number, record in enumerate(chosen.images.records):
+            record[LABEL_ID] = number % 2 if number else 2
+        assert chosen.learned.tolist() == [False] + [True] * 11
+        temperatures.append(chosen.fit_temperature())
+        epochs.append((chosen.choose_epoch(), chosen._improves(3, None)))
+        known = chosen.known_scores("head")
+        assert np.isnan(known[0])
+        assert (known[1:] == 1).all()
+    assert temperatures[0] == temperatures[1]
+    assert epochs[0] == epochs[1]
+
+
+def test_each_fold_starts_from_the_same_weights_and_is_judged_by_classes_it_learned(
+    tmp_path: Path,
+) -> None:
+    """Also if a search takes one fold after the other."""
+    data = read_input(write_images(tmp_path, groups={}), epochs=2)
+    images = SmallSet.read(data)
+    model = build_model(
+        data.config.model, size=SIZE, classes=4, mean=[80.0] * 3, variance=[8e3] * 3
+    )
+    initial = model.get_weights()
+    images.records[0][LABEL_ID] = 3
+    for folder, counts in (("whole", [2]), ("parts", [1, 2])):
+        for most in counts:
+            places = {"log_dir": str(tmp_path / "logs"), "checkpoint_dir": str(tmp_path / folder)}
+            done = cross_validate(model, data, images, folds=2, most=most, **places)
+            tf.nest.map_structure(np.testing.assert_array_equal, model.get_weights(), initial)
+    whole = [FoldResult.load(str(tmp_path / "whole" / f"fold-{fold}.npz")) for fold in range(2)]
+    for fold, (one, other) in enumerate(zip(whole, done.results, strict=True)):
+        assert one
+        np.testing.assert_array_equal(one.logits, other.logits)
+        rows = done.assigned == fold
+        learned = done.learned[rows]
+        values = measure(other.logits[-1][learned], images.labels[rows][learned])
+        assert {f"val_{name}": value for name, value in values.items()} == {
+            name: curve[-1] for name, curve in other.curves.items()
+        }
+    assert done.learned.sum() == len(images.labels) - 1
 
 
 def test_the_scores_of_a_fold_survive_an_interruption(tmp_path: Path) -> None:

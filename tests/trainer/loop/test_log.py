@@ -15,7 +15,8 @@ def read(folder: Path) -> EventAccumulator:
 
 def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
     values = read(folder).Tensors(tag)
-    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
+    # Files of one second are read in the order of their names: 10 before 9.
+    return sorted((event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values)
 
 
 def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from components.trainer.config.input import AugmentationConfig, InputConfig
 from components.trainer.config.model import ModelConfig
 from components.trainer.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from components.trainer.loop import activations, train
+from components.trainer.loop.linear_head import measure
 from components.trainer.loop.train import Mode, Shared, Training
 from components.trainer.networks.networks import build_model
 from components.trainer.networks.parts import Parts, save_backbone
@@ -169,7 +170,7 @@ def test_trainings_of_other_sizes_share_a_compiled_step(
     assert (fresh.data.steps, smaller.steps) == (12, 6)
     tf_keras.utils.set_random_seed(training.seed)
     initial, results = build(SMALL, 4).get_weights(), []
-    recording = Mode(record=lambda *_: None)
+    recording = Mode(judge=lambda _, logits, ids: measure(logits, ids))
     for number, (data, shared, mode) in enumerate(
         [
             (smaller, fresh.shared, Mode()),
