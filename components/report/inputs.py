@@ -27,6 +27,7 @@ from components.host.machine import read_versions, trim_memory
 from components.host.progress import report_progress
 from components.metrics.classification_metrics import compare_models
 from components.metrics.evaluation_files import read_judgment
+from components.metrics.fold_predictions import read_folds
 from components.metrics.prediction_file import read_sampled
 from components.metrics.predictions import Evaluated, drop_probabilities
 from components.metrics.score_metrics import Unknowns
@@ -58,8 +59,11 @@ def gather_facts(
     evaluated = replace(evaluated, candidate=drop_probabilities(evaluated.candidate), baseline=None)
     trim_memory()
     _progress(2, "looking for suspects")
+    unseen = read_folds(model) if model and count_folds(split) else None
     suspects = find_suspects(
-        given, pretrained=training["config"]["model"]["weights"] not in ("auto", "none")
+        given,
+        pretrained=training["config"]["model"]["weights"] not in ("auto", "none"),
+        folds=dict(zip(unseen.keys, unseen.folds.tolist(), strict=True)) if unseen else {},
     )
     trim_memory()
     leaked: set[str] = set()

@@ -27,6 +27,7 @@ def make_columns(images: int) -> dict[str, Any]:
     return {
         "path": names,
         "sha256": names.copy(),
+        "fold": np.full(images, -1),
         "label": np.array(["cat", "dog"] * images, object)[:images],
         "split": np.array(["train"] * (images - 20) + ["test"] * 20, object),
     }
@@ -124,8 +125,26 @@ def test_copies_of_another_label_or_split_are_close_for_where_they_are(
     assert find_copies(make_columns(10), features[:10]) == []
 
 
+def test_copies_in_different_folds_are_leaked() -> None:
+    random, columns = np.random.default_rng(0), make_columns(60)
+    features = random.normal(size=(60, 64))
+    features[[1, 5]] = features[[3, 7]] + random.normal(0, 0.02, (2, 64))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    columns["split"][:] = "train"
+    assert find_copies(columns, features) == []
+    columns["fold"][:] = 0
+    columns["fold"][3] = 1
+    [pair] = find_copies(columns, features)
+    assert find_leaked([pair], "2 folds", trained=("train", "eval")) == {"1.jpg", "3.jpg"}
+    suspects = list_suspects([pair])
+    assert [(suspect.path, suspect.neighbors) for suspect in suspects] == [
+        ("1.jpg", ("3.jpg",)),
+        ("3.jpg", ("1.jpg",)),
+    ]
+
+
 def test_an_image_has_the_copies_of_both_lists(rejects: str) -> None:
-    pair = [Copy("a", "cat", "train", "1", 0.9), Copy("e", "cat", "test", "5", 0.9)]
+    pair = [Copy("a", "cat", "train", "1", -1, 0.9), Copy("e", "cat", "test", "5", -1, 0.9)]
     of_ingest = read_copies(rejects, make_columns(30))
     suspects = list_suspects([pair, *of_ingest])
     assert [(suspect.path, suspect.neighbors) for suspect in suspects] == [

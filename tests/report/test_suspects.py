@@ -58,7 +58,7 @@ def write_table(folder: Path, splits: Mapping[str, list[Record]]) -> None:
 
 
 def show(given: Mapping[str, Any], *, limit: int = 1_000_000) -> SuspectFacts:
-    suspects = find_suspects(given, pretrained=False)
+    suspects = find_suspects(given, pretrained=False, folds={})
     assert suspects
     return show_suspects(
         suspects, [MISTAKE], examples_uri=given["examples"].uri, root="", limit=limit
@@ -114,4 +114,4 @@ def test_without_embeddings_there_are_neither_neighbors_nor_a_map(
 
 def test_runs_of_earlier_versions_have_no_table(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "model_run" / IMAGES_FILE).unlink()
-    assert find_suspects(given, pretrained=False) is None
+    assert find_suspects(given, pretrained=False, folds={}) is None

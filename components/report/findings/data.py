@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Iterator
 
-from components.contract.example import EVAL, TRAIN
+from components.contract.example import EVAL, TRAIN, count_folds
 from components.contract.printable import name_some
 from components.images.check_result import Category, Note
 from components.report.facts import ReportFacts
@@ -83,12 +83,17 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         without = "" if others is None else f", {others:.3f} without"
         copies = "image has a copy" if leaks.images == 1 else "images have copies"
         trained_on = f"{TRAIN} or {EVAL}" if facts.selection_folds else TRAIN
+        where = f"{facts.split} {copies} in {trained_on}"
+        advice = "see the copies among the suspects, and remove them from one split"
+        if count_folds(facts.split):
+            where = f"{copies} in another fold"
+            advice = "see the copies among the suspects, and give copies one group in a manifest"
         yield Finding(
             "files",
-            f"at least {leaks.images:,} {facts.split} {copies} in {trained_on}: accuracy is "
+            f"at least {leaks.images:,} {where}: accuracy is "
             f"{leaks.accuracy:.3f} with {'it' if leaks.images == 1 else 'them'}{without}",
             "the model has seen them, or near duplicates, in training",
-            "see the copies among the suspects, and remove them from one split",
+            advice,
         )
     for name, (text, why, advice) in _ALIKE.items():
         if labels := facts.files.get(name):

@@ -1,4 +1,4 @@
-"""Copies of an image that have another label, or are in another split.
+"""Copies of an image that have another label, or are in another split or fold.
 
 Ingest compares small gray pictures before anything is trained. The features of a pretrained network
 also tell cropped and mirrored copies.
@@ -26,6 +26,8 @@ class Copy(NamedTuple):
     split: str | None
     """None if the image is not used."""
     sha256: str
+    fold: int
+    """-1: ingest has found it, which keeps copies in one fold, or no folds judge the model."""
     likeness: float
 
 
@@ -39,23 +41,25 @@ _MOST_TWINS = 3
 
 
 def find_copies(columns: Columns, features: Features) -> list[list[Copy]]:
-    """Find pairs of copies, those with another label or in another split.
+    """Find pairs of copies, those with another label or in another split or fold.
 
     Of many images, evenly spaced ones are compared with all others.
 
     Args:
-        columns: `path`, `sha256`, `split` and `label` of all images.
+        columns: `path`, `sha256`, `split`, `fold` and `label` of all images.
         features: of a pretrained network, [images, features].
     """
     count = len(features)
     if count <= _NEAREST:
         return []
     kinds = (columns["split"] + "/" + columns["label"]).astype(str)
+    folds = columns["fold"]
     queries = np.arange(0, count, -(-(count**2) // _MOST_PAIRS))
     near = find_neighbors(features, queries, among=np.arange(count), most=_NEAREST)
     distances = 1 - near.similarities
     is_copy = distances < _CLOSE * distances[:, -1:]
-    is_copy &= kinds[near.rows] != kinds[queries, np.newaxis]
+    is_other = kinds[near.rows] != kinds[queries, np.newaxis]
+    is_copy &= is_other | (folds[near.rows] != folds[queries, np.newaxis])
     ones, others = queries[np.nonzero(is_copy)[0]], near.rows[is_copy]
     pairs = zip(np.minimum(ones, others).tolist(), np.maximum(ones, others).tolist(), strict=True)
     likeness = dict(zip(pairs, near.similarities[is_copy].tolist(), strict=True))
@@ -65,7 +69,7 @@ def find_copies(columns: Columns, features: Features) -> list[list[Copy]]:
 def _describe(columns: Columns, groups: Iterable[tuple[Sequence[int], float]]) -> list[list[Copy]]:
     """Describe groups of rows, each with the likeness of its images."""
     rows = np.unique(np.array([row for group, _ in groups for row in group], np.int64))
-    texts = (columns[name][rows].tolist() for name in ("path", "label", "split", "sha256"))
+    texts = (columns[name][rows].tolist() for name in ("path", "label", "split", "sha256", "fold"))
     known = dict(zip(rows.tolist(), zip(*texts, strict=True), strict=True))
     return [[Copy._make((*known[row], likeness)) for row in group] for group, likeness in groups]
 
@@ -83,8 +87,10 @@ def read_copies(rejects_uri: str, columns: Columns) -> list[list[Copy]]:
     names = ("paths", "labels", "splits", "sha256", "likeness")
     return _describe(columns, [(group, 1.0) for group in exact.values()]) + [
         [
-            Copy(spell_path(path), *row)
-            for path, *row in zip(*(line[name] for name in names), strict=True)
+            Copy(spell_path(path), label, split, sha256, -1, likeness)
+            for path, label, split, sha256, likeness in zip(
+                *(line[name] for name in names), strict=True
+            )
         ]
         for line in near
     ]
@@ -101,14 +107,15 @@ def _read_lines(rejects_uri: str, name: str) -> Iterator[dict[str, Any]]:
 def list_suspects(groups: Iterable[list[Copy]], decided: Collection[str] = ()) -> list[Suspect]:
     """Return the images in use, but for `decided` ones, whose copies have another label.
 
-    So are those outside the train split whose copies are in another split.
+    So are those outside the train split whose copies are in another split, or in another fold.
     """
     suspects: dict[str, Suspect] = {}
     for group in groups:
         used = [copy for copy in group if copy.split]
-        twins = {kind: _find_others(used, *kind) for kind in {copy[1:3] for copy in used}}
-        for path, label, split, sha256, likeness in used:
-            if (near := twins[label, split]) and sha256 not in decided:
+        kinds = {(copy.label, copy.split, copy.fold) for copy in used}
+        twins = {kind: _find_others(used, *kind) for kind in kinds}
+        for path, label, split, sha256, fold, likeness in used:
+            if (near := twins[label, split, fold]) and sha256 not in decided:
                 if path in suspects:
                     near = tuple(dict.fromkeys((*suspects[path].neighbors, *near)))
                 image = (sha256, path, split or "", label)
@@ -118,12 +125,16 @@ def list_suspects(groups: Iterable[list[Copy]], decided: Collection[str] = ()) -
     return [*suspects.values()]
 
 
-def _find_others(copies: Iterable[Copy], label: str, split: str | None) -> tuple[str, ...]:
-    """Return the paths of the first images with another label, or in another split than `split`."""
+def _find_others(
+    copies: Iterable[Copy], label: str, split: str | None, fold: int
+) -> tuple[str, ...]:
+    """Return the paths of the first images with another label, or in another split or fold."""
     others = (
         copy.path
         for copy in copies
-        if copy.label != label or (copy.split != split and split != TRAIN)
+        if copy.label != label
+        or (copy.split != split and split != TRAIN)
+        or (copy.fold != fold and min(copy.fold, fold) >= 0)
     )
     return tuple(itertools.islice(others, _MOST_TWINS))
 
@@ -131,10 +142,15 @@ def _find_others(copies: Iterable[Copy], label: str, split: str | None) -> tuple
 def find_leaked(
     groups: Iterable[list[Copy]], split: str, *, trained: Collection[str] = (TRAIN,)
 ) -> set[str]:
-    """Return the paths of images in `split` that have copies in `trained` splits, with these."""
+    """Return the paths of images in `split` that have copies in `trained` splits, with these.
+
+    So are images that have copies in another fold.
+    """
     leaked: set[str] = set()
     for group in groups:
         splits = {copy.split for copy in group}
-        if split in splits and split not in trained and splits.intersection(trained):
+        is_divided = len({copy.fold for copy in group} - {-1}) > 1
+        is_trained = split in splits and split not in trained and splits.intersection(trained)
+        if is_divided or is_trained:
             leaked.update(copy.path for copy in group)
     return leaked

@@ -49,11 +49,13 @@ class FoundSuspects:
     copies: Sequence[list[Copy]]
 
 
-def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> FoundSuspects | None:
+def find_suspects(
+    given: Mapping[str, PropertiesLike], *, pretrained: bool, folds: Mapping[str, int]
+) -> FoundSuspects | None:
     """Look for suspects among the images of all splits, except those that a person has judged.
 
     Return None if the trainer described no images; only features of a `pretrained` network tell
-    copies.
+    copies. `folds` has the SHA-256 and the fold of each image if folds judge the model.
     """
     run = given["model_run"].uri
     images = open_images(run)
@@ -71,6 +73,7 @@ def find_suspects(given: Mapping[str, PropertiesLike], *, pretrained: bool) -> F
     decided = read_decided(given["rejects"].uri)
     keys = columns["sha256"]
     columns["decided"] = np.fromiter((key in decided for key in keys), bool, len(keys))
+    columns["fold"] = np.fromiter((folds.get(key, -1) for key in keys), np.int64, len(keys))
     wrong, errors = find_wrong_labels(columns, features)
     odd = find_odd(columns, features)
     suspects, copies = [*wrong, *odd.suspects], read_copies(given["rejects"].uri, columns)

@@ -106,7 +106,9 @@ def test_fine_tuning_must_be_better_than_the_head_beyond_chance(better: bool) ->
 
 def test_a_class_of_one_fold_decides_nothing() -> None:
     weights = ModelConfig(name="mobilenet_v2", weights="imagenet")
-    results = [replace(result(losses), known_scores={"head": np.ones(4)}) for losses in CURVES]
+    results = [
+        replace(result(losses), known_scores={"head": np.ones(4, np.float32)}) for losses in CURVES
+    ]
     temperatures, epochs = [], []
     for unknowable in (-20.0, 20.0):
         results[0].logits[1:, 0, 2] = unknowable
@@ -136,8 +138,9 @@ def test_each_fold_starts_from_the_same_weights_and_is_judged_by_classes_it_lear
     images.records[0][LABEL_ID] = 3
     for folder, counts in (("whole", [2]), ("parts", [1, 2])):
         for most in counts:
-            places = {"log_dir": str(tmp_path / "logs"), "checkpoint_dir": str(tmp_path / folder)}
-            done = cross_validate(model, data, images, folds=2, most=most, **places)
+            places = (str(tmp_path), str(tmp_path / folder))
+            named: dict[str, Any] = dict(zip(("log_dir", "checkpoint_dir"), places, strict=True))
+            done = cross_validate(model, data, images, folds=2, most=most, **named)
             tf.nest.map_structure(np.testing.assert_array_equal, model.get_weights(), initial)
     whole = [FoldResult.load(str(tmp_path / "whole" / f"fold-{fold}.npz")) for fold in range(2)]
     for fold, (one, other) in enumerate(zip(whole, done.results, strict=True)):
