@@ -2,7 +2,7 @@
 
 TFX keys its cache by the name of an executor or run_fn, not by its code. The digest covers every
 file of ours that the step's modules import, directly or not, and the versions of all libraries. For
-Tuner and Trainer it also covers the user's functions that options name.
+Tuner and Trainer it also covers the user's functions that options name, with what they import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from components.contract.errors import ConfigurationError
@@ -28,6 +29,9 @@ _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 _LOCK = "uv.lock"
 # Fields of statements, of a handler and of a case that hold statements.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STANDARD_LIBRARY = Path(os.__file__).parent
 
 # In the wheel, it is one name.
 _OURS = {module.partition(".")[0] for row in STEPS.values() for module in row.code}
@@ -42,7 +46,7 @@ def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | N
     Raises:
         ConfigurationError: the module of a function does not exist.
     """
-    digest = _digest(_ROOT, reach(STEPS[step].code), _libraries(_ROOT))
+    digest = _digest_ours(reach(STEPS[step].code))
     for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
         if step in (TUNER.id, TRAINER.id) and path is not None:
             text = f"{digest} {_user_digest(path, option)}"
@@ -53,7 +57,7 @@ def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | N
 def whole_digest() -> str:
     """Return 16 hexadecimal digits that change with the code of any step."""
     files = reach(module for row in STEPS.values() for module in row.code)
-    return _digest(_ROOT, files, _libraries(_ROOT))
+    return _digest_ours(files)
 
 
 def program_digest(build_fn: str | None = None, augmentation_fn: str | None = None) -> str:
@@ -80,10 +84,28 @@ def program_digest(build_fn: str | None = None, augmentation_fn: str | None = No
     return digest.hexdigest()[:16]
 
 
-def _digest(root: Path, files: Iterable[str], libraries: Iterable[str]) -> str:
+def forget_imports(build_fn: str | None, augmentation_fn: str | None) -> None:
+    """Let Python import the user's functions again, as their code may have changed since.
+
+    What is installed stays imported.
+    """
+    for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
+        files = _walk_users(path, option)[0] if path else {}
+        for name in (name for name, file in files.items() if not _is_installed(file)):
+            sys.modules.pop(name, None)
+            package, _, attribute = name.rpartition(".")
+            # A folder without __init__.py stays imported, and would still hold the old module.
+            vars(sys.modules.get(package, types.SimpleNamespace())).pop(attribute, None)
+
+
+def _digest_ours(files: Iterable[str]) -> str:
+    return _digest({name: _ROOT / name for name in files}, _libraries(_ROOT))
+
+
+def _digest(files: Mapping[str, Path], libraries: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
+    for name, path in sorted(files.items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     for library in sorted(libraries):
         digest.update(f"{library}\n".encode())
     return digest.hexdigest()[:16]
@@ -110,40 +132,39 @@ def reach(entries: Iterable[str]) -> set[str]:
 
     Returns our files relative to the repository, including their packages' templates.
     """
-    files, _ = _walk(_ROOT, entries, _OURS.__contains__)
+    found, _ = _walk(entries, _find_ours)
+    files = {str(path.relative_to(_ROOT)) for path in found.values()}
     for package in {(_ROOT / file).parent for file in files}:
         files.update(str(path.relative_to(_ROOT)) for path in _data_files(package))
     return files
 
 
 def _walk(
-    root: Path, entries: Iterable[str], is_own: Callable[[str], bool]
-) -> tuple[set[str], set[str]]:
+    entries: Iterable[str], find: Callable[[str], Path | None]
+) -> tuple[dict[str, Path], set[str]]:
     """Walk the imports of modules, including those within functions.
 
     Args:
-        root: folder that the modules are imported from.
         entries: modules to start with.
-        is_own: whether a top-level module counts by its files in `root`, not by its version.
+        find: returns the file of a module, or None if its content does not count.
 
     Returns:
-        Files relative to `root`, and the top-level modules of libraries that these files import.
+        Module → its file, and the top-level modules of libraries that these files import.
     """
-    files: set[str] = set()
-    libraries: set[str] = set()
+    files: dict[str, Path] = {}
     waiting, seen = list(entries), {""}
     while waiting:
         module = waiting.pop()
         if module in seen:
             continue
         seen.add(module)
-        top = module.partition(".")[0]
-        if not is_own(top):
-            libraries.add(top)
-        elif (path := _path(root, module)).is_file():
-            files.add(str(path.relative_to(root)))
-            waiting += [module.rpartition(".")[0], *_imports(root, module)]
-    return files, libraries - sys.stdlib_module_names
+        if path := find(module):
+            files[module] = path
+            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            source = path.read_bytes() if path.suffix == ".py" else b""
+            waiting += [module.rpartition(".")[0], *_imports(source, package)]
+    own, all_names = ({name.partition(".")[0] for name in names} for names in (files, seen))
+    return files, all_names - own - sys.stdlib_module_names - {""}
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
@@ -156,22 +177,28 @@ def _data_files(folder: Path) -> Iterator[Path]:
             yield from _data_files(path)
 
 
-def _path(root: Path, module: str) -> Path:
-    path = root.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+def _find_ours(module: str) -> Path | None:
+    top, *_ = parts = module.split(".")
+    if top not in _OURS:
+        return None
+    path = _ROOT.joinpath(*parts)
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return path if path.is_file() else None
 
 
 @functools.cache
-def _imports(root: Path, module: str) -> tuple[str, ...]:
+def _imports(source: bytes, package: str) -> tuple[str, ...]:
     """Return the names that a module imports; some are functions or classes, not modules."""
-    path = _path(root, module)
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    return tuple(_names(ast.parse(path.read_bytes()), package.split(".")))
+    try:
+        return tuple(_names(ast.parse(source), package.split(".")))
+    except (SyntaxError, ValueError):
+        return ()  # The import of the module will say more.
 
 
 def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
     """Yield the names that statements import, unless only a type checker sees them."""
-    for child in (child for name in _BLOCKS for child in getattr(node, name, ())):
+    blocks = _BLOCKS[1:] if _is_for_type_checkers(node) else _BLOCKS
+    for child in (child for name in blocks for child in getattr(node, name, ())):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
@@ -179,7 +206,7 @@ def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
             parts = [*above, *([child.module] if child.module else [])]
             yield ".".join(parts)
             yield from (".".join([*parts, alias.name]) for alias in child.names)
-        elif not _is_for_type_checkers(child):
+        else:
             yield from _names(child, package)
 
 
@@ -189,40 +216,59 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
 
 
 def _user_digest(path: str, option: str) -> str:
-    """Digest the module of a user's function, and what it imports from the same folder.
+    """Digest the module of a user's function, and what it imports.
 
-    If it is in an installed package, only that package's code counts; libraries count by version,
-    those of this program as a part of every digest.
+    Libraries count by version, those of this program as a part of every digest.
     """
-    module = path.rpartition(".")[0]
-    root = _user_root(path, option)
-
-    def is_own(top: str) -> bool:
-        if "site-packages" in root.parts:
-            return top == module.partition(".")[0]
-        return root.joinpath(top).is_dir() or _path(root, top).is_file()
-
-    files, imported = _walk(root, [module], is_own)
+    files, imported = _walk_users(path, option)
     lock = (_ROOT / _LOCK).read_text() if (_ROOT / _LOCK).exists() else ""
     others = {name for name in imported if f'name = "{name.replace("_", "-")}"' not in lock}
-    return _digest(root, files, {f"{name}=={_version(name)}" for name in others})
+    return _digest(files, {f"{name}=={_version(name)}" for name in others})
 
 
-def _user_root(path: str, option: str) -> Path:
-    """Find the folder from which a user's module is imported, without importing it."""
-    top = path.partition(".")[0]
-    # A run starts in the folder of the user's modules, which may not be on Python's path.
-    spec = importlib.machinery.PathFinder.find_spec(top, [*sys.path, os.getcwd()])
-    places = [*(spec.submodule_search_locations or [])] if spec else []
-    place = places[0] if places else spec.origin if spec else None
+def _walk_users(path: str, option: str) -> tuple[dict[str, Path], set[str]]:
+    """Walk the imports of a user's function, without importing it; return what `_walk` does.
+
+    The content counts of its own package, and of any other module that is not installed.
+
+    Raises:
+        ConfigurationError: the module does not exist.
+    """
     module = path.rpartition(".")[0]
-    root = Path(place).resolve().parent if place else Path.cwd()
-    if not _path(root, module).is_file() and not root.joinpath(*module.split(".")).is_dir():
+    own = module.partition(".")[0]
+
+    def find(name: str) -> Path | None:
+        top = name.partition(".")[0]
+        file = None if top in _OURS and top != own else _find_module(name)
+        return file if file and (top == own or not _is_installed(file)) else None
+
+    importlib.invalidate_caches()
+    files, libraries = _walk([module], find)
+    if module not in files:
         raise ConfigurationError(
             f"{option} is {path!r}: there is no module {module} in {Path.cwd()} or among "
             "the installed packages."
         )
-    return root
+    return files, libraries
+
+
+def _find_module(module: str) -> Path | None:
+    """Return the file that Python would import a module from; None if there is none."""
+    top, *names = module.split(".")
+    # Editable installs may add a finder. A run starts in the folder of the user's modules, which
+    # may not be on Python's path.
+    specs = (finder.find_spec(top, None) for finder in sys.meta_path)
+    find = importlib.machinery.PathFinder.find_spec
+    spec = next(filter(None, specs), None) or find(top, [os.getcwd()])
+    for name in names:
+        # The whole name of a module below a folder without __init__.py would need its import.
+        spec = find(name, [*(spec.submodule_search_locations or ())]) if spec else None
+    return Path(spec.origin).absolute() if spec and spec.has_location and spec.origin else None
+
+
+def _is_installed(file: Path) -> bool:
+    """Return whether a file belongs to an installed package or to the standard library."""
+    return not _INSTALLED.isdisjoint(file.parts) or file.is_relative_to(_STANDARD_LIBRARY)
 
 
 def _version(distribution: str) -> str:

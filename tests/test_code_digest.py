@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import ConfigurationError
+from components.trainer.config.model import import_function
 from pipeline_def import code_digest, steps
 from tests.repository import ROOT
 
@@ -160,6 +161,48 @@ def test_changed_code_of_a_user_invalidates_trainer(
     assert digest() != before, "another version of a library"
 
 
+@pytest.mark.parametrize(
+    ("link", "files"),
+    [
+        ("", {"mine/net.py": "", "mine/net/data.txt": ""}),
+        ("", {"mine/net.py": "import blocks", "path/blocks.py": ""}),
+        ("mine/net.py", {"net.py": "import blocks", "mine/blocks.py": ""}),
+        ("mine/net", {"linked/__init__.py": "from . import blocks", "linked/blocks.py": ""}),
+        ("", {"mine/net.py": "if TYPE_CHECKING: 1\nelse: import blocks", "mine/blocks.py": ""}),
+    ],
+    ids=["folder beside it", "elsewhere on the path", "linked file", "linked package", "else"],
+)
+def test_code_counts_where_python_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, files: dict[str, str]
+) -> None:
+    write_files(tmp_path, files)
+    if link:
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / link).symlink_to(tmp_path / next(iter(files)).removesuffix("/__init__.py"))
+    monkeypatch.chdir(tmp_path / "mine")
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    for path in (tmp_path / name for name in files if name.endswith(".py")):
+        before = code_digest.program_digest("net.build")
+        path.write_text(f"{path.read_text()}\n# more")
+        assert code_digest.program_digest("net.build") != before, path
+
+
+@pytest.mark.parametrize("package", ["mine", "mine.inner"])
+def test_a_run_imports_changed_code_of_a_user_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    """Folders without `__init__.py` hold their modules too."""
+    folder = tmp_path / package.replace(".", "/")
+    write_files(folder, {"net.py": f"from {package} import blocks\nbuild = blocks.build\n"})
+    monkeypatch.syspath_prepend(tmp_path)
+    for result in (1, 234):
+        write_files(folder, {"blocks.py": f"def build(): return {result}\n"})
+        code_digest.forget_imports(f"{package}.net.build", None)
+        assert import_function("model.build_fn", f"{package}.net.build")() == result
+    code_digest.forget_imports("json.dumps", None)
+    assert sys.modules["json"] is json
+
+
 @pytest.mark.parametrize("module", ["nowhere.at_all", "my_networks.nowhere"])
 def test_missing_module_of_a_user(code_of_a_user: Path, module: str) -> None:
     function = f"{module}.net"
@@ -182,11 +225,15 @@ def code_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "my_pixels.py": "",
         "typing_only.py": "",
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, files)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 IMPORT_ALL = """

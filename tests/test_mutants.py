@@ -72,8 +72,8 @@ MUTANTS = {
     ),
     "the cache does not see the code": Mutant(
         "pipeline_def/code_digest.py",
-        "(root / name).read_bytes()",
-        "b''",
+        '+ path.read_bytes() + b"\\0"',
+        "",
         "tests/test_code_digest.py::test_changed_code_invalidates_its_steps",
     ),
 }

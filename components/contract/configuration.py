@@ -21,9 +21,12 @@ from components.contract.errors import ConfigurationError
 _Config = TypeVar("_Config")
 
 
-def _reject_nul(text: str) -> str:
+def _reject_unreadable(text: str) -> str:
     if "\0" in text:
         raise ValueError("text without NUL characters")
+    # Bytes of a command line that are not UTF-8. TFX and readers of JSON would fail on them.
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("UTF-8 text; rename a folder or file whose name is not")
     return text
 
 
@@ -31,7 +34,7 @@ Count = Annotated[int, Strict(), Interval(ge=0, le=LARGEST)]
 Positive = Annotated[int, Strict(), Interval(ge=1, le=LARGEST)]
 Number = Annotated[float, Strict()]
 Fraction = Annotated[float, Strict(), Interval(ge=0, le=1)]
-Text = Annotated[str, Strict(), AfterValidator(_reject_nul)]
+Text = Annotated[str, Strict(), AfterValidator(_reject_unreadable)]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))

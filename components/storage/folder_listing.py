@@ -64,6 +64,14 @@ _OTHER_ENDINGS = (
     *(".mp3", ".wav"),
 )
 
+# Keys of what changes with an object, as its store names it.
+_VERSIONS = (
+    *("generation", "etag", "ETag", "mtime", "LastModified", "last_modified"),
+    # Zip, GitHub, Git, WebHDFS, FTP, SMB, HTTP, memory.
+    *("CRC", "sha", "hex", "modificationTime", "modify", "last_write_time", "Last-Modified"),
+    "created",
+)
+
 _IsExcluded = Callable[[str], bool] | None
 
 
@@ -181,7 +189,7 @@ def _describe_object(path: str, info: dict[str, Any]) -> Found:
     is_file = info["type"] == "file" and path != "" and not path.endswith("/")
     problem = "" if is_file else _IRREGULAR
     etag = info.get("etag") or info.get("ETag")
-    version = info.get("generation") or etag or info.get("mtime") or info.get("LastModified") or ""
+    version = next((info[key] for key in _VERSIONS if info.get(key)), "")
     checksums = {"crc32c": info.get("crc32c"), "etag": etag}
     checksum = next((f"{kind}:{value}" for kind, value in checksums.items() if value), "")
     return Found(path, problem, int(info["size"] or 0), str(version), checksum)

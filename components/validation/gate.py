@@ -65,7 +65,14 @@ def AnomalyGate(
     choices = from_json(ValidationConfig, config)
     by_split = read_anomalies(anomalies.uri, anomalies.split_names).values()
     findings = [finding for of_split in by_split for finding in of_split]
-    if stopping := [finding for finding in findings if choices.stops(finding.kind)]:
+    stopping = [finding for finding in findings if choices.stops(finding.kind)]
+    if any(finding.kind == "drift" for finding in stopping):
+        key = statistics.get_string_custom_property(EXAMPLES_KEY_PROPERTY)
+        history = list_history(statistics_history) if key and statistics_history else []
+        if any(entry.examples_key == key for entry in history):
+            # An earlier run on the same examples has accepted the change.
+            stopping = [finding for finding in stopping if finding.kind != "drift"]
+    if stopping:
         raise DataError(explain_stop(stopping))
     for finding in findings:
         _LOGGER.warning("The run continues despite: %s.", finding)

@@ -14,6 +14,7 @@ from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
 from components.host.machine import explaining_full_disk
 from components.host.startup import quick_imports
+from pipeline_def.code_digest import forget_imports
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.first_look import FirstLook
@@ -117,6 +118,7 @@ def _run_step(name: str, run: Callable[[], Step], recorder: Recorder, display: R
 
 def _check(config: Config, display: RunDisplay, seen: FirstLook | None) -> None:
     """Try the user's functions, and look for results that were moved or damaged."""
+    forget_imports(config.model.build_fn, config.augmentation.fn)
     if seen and config.model.build_fn:
         from components.trainer.networks.networks import check_build_fn
 

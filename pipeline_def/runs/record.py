@@ -166,10 +166,12 @@ def write_record(record: RunRecord, output: str) -> None:
     """
     path = Layout(output).record(record.id)
     unfinished = f"{path}.unfinished"
+    # Errors may name files that are not UTF-8, and readers would reject the record.
+    text = json.dumps(to_dict(record), ensure_ascii=False).encode(errors="replace")
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(unfinished, "w", encoding="utf-8") as file:
-            json.dump(to_dict(record), file, indent=1)
+            json.dump(json.loads(text), file, indent=1)
         os.replace(unfinished, path)
     except OSError as error:
         raise StorageError(f"Cannot write {path}: {error.strerror}.") from error

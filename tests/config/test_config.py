@@ -102,6 +102,7 @@ WRONG = {
     "--kubeflow.steps.Trainer.memry 8": "Trainer has no field 'memry'. Did you mean 'memory'",
     "--kubeflow.steps.Trainer.memory 16GiB": "kubeflow.steps.Trainer.memory is '16GiB': write it",
     "--kubeflow.steps '{Trainer: {volumes: {My_Claim: /mnt}}}'": "volumes names 'My_Claim':",
+    "--data ph\udcffotos": r"data is 'ph\\udcffotos': it must be UTF-8 text; rename a folder",
     "--ingest.splits 0.8": "splits is 0.8: it must be a number for each name, such as {train:",
     "--training 3": "training is a section: set its options",
     "--ingest.splits '{train:0.8}'": "ingest.splits.train:0.8 is null: it must be a number. Put a",

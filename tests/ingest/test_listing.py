@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,19 @@ def make_listing(number: int = 0) -> Listing:
     fractions = {"eval": 0.1, "train": 0.9}
     listing = Listing("gs://bucket/images", files, skipped, "manifest", ("A note.",))
     return dataclasses.replace(listing, fractions=fractions)
+
+
+@pytest.mark.parametrize("store", ["memory://changing", "zip"])
+def test_other_content_in_a_store_is_another_fingerprint(tmp_path: Path, store: str) -> None:
+    fingerprints = set()
+    for content in (b"one", b"two"):
+        with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+            for name in ("cat/1.jpg", "dog/1.jpg"):
+                archive.writestr(zipfile.ZipInfo(name), content)
+                fsspec.filesystem("memory").pipe(f"/changing/{name}", content)
+        listing = list_images(f"zip://::{tmp_path}/p.zip" if store == "zip" else store)
+        fingerprints.add(listing.fingerprint())
+    assert len(fingerprints) == 2
 
 
 @pytest.mark.parametrize("store", ["", "memory://store"])

@@ -111,10 +111,14 @@ def test_a_wrong_network_is_an_error_before_the_first_step(
     monkeypatch.syspath_prepend(tmp_path)
     model, transform = ModelConfig(build_fn="my_network.build"), TransformConfig(size=32)
     seen = cast(FirstLook, SimpleNamespace(classes=2, listing=""))
+    config = dataclasses.replace(config, model=model, transform=transform)
     with pytest.raises(ConfigurationError, match="must return a model of tf_keras"):
-        execute(dataclasses.replace(config, model=model, transform=transform), seen=seen)
+        execute(config, seen=seen)
     assert newest(config).state == "failed"
     assert not newest(config).steps
+    (tmp_path / "my_network.py").write_text("def build(size, classes):\n    raise KeyError(7)\n")
+    with pytest.raises(ConfigurationError, match="KeyError: 7"):
+        execute(config, seen=seen)
 
 
 def cut_file(folder: Path) -> None:

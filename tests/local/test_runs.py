@@ -49,6 +49,12 @@ def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
     assert {n: s.made_by for n, s in again.record.steps.items()} == {"A": record.id, "B": ""}
 
 
+def test_an_error_with_a_name_that_is_no_text_is_read_again(tmp_path: Path) -> None:
+    record_run(tmp_path, configuration={"data": "/🐱"}).end("failed", "ph\udcffoto.jpg is gone.")
+    [record] = read_records(str(tmp_path))
+    assert (record.error, record.configuration["data"]) == ("ph?oto.jpg is gone.", "/🐱")
+
+
 def test_a_killed_run_is_stopped_and_a_living_one_runs(tmp_path: Path) -> None:
     for number in (1, 2):
         begun = write_run(tmp_path, number, until="Trainer")

@@ -442,6 +442,17 @@ def test_unchanged_examples_are_never_compared_with_themselves(tmp_path: Path) -
     assert len(list_history(again.history)) == 1
 
 
+def test_a_run_that_only_warns_accepts_the_change(tmp_path: Path) -> None:
+    finished(tmp_path / "before", labelled(cat=900, dog=100))
+    for cats in (100, 900):
+        run = Run(tmp_path / str(cats), labelled(cat=cats, dog=1000 - cats), key=str(cats))
+        run.validate()
+        with pytest.raises(DataError, match="have changed"):
+            run.pass_gate(drift="stop")
+        run.pass_gate(drift="warn")
+        run.pass_gate(drift="stop")
+
+
 def test_the_lookup_on_kubeflow_needs_no_statistics(tmp_path: Path) -> None:
     for key in ("a", "b"):
         run = Run(tmp_path / key, labelled(cat=len(key + key), dog=ord(key)), key=key)

@@ -16,7 +16,13 @@ from components.contract.errors import ModelError
 from components.contract.model_files import WEIGHTS_FILE
 from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from components.storage.folder import explaining_errors, is_local, open_folder, replace_file
+from components.storage.folder import (
+    CLOUD_STORAGE,
+    explaining_errors,
+    open_folder,
+    replace_file,
+)
+from components.storage.object_store import SCHEMES
 from components.trainer.config.model import APPLICATIONS, ModelConfig
 
 # NumPy is imported where arrays are: the pod of a lookup must start fast.
@@ -56,16 +62,16 @@ def name_network(config: ModelConfig) -> ModelConfig:
 def weights_version(config: ModelConfig) -> str:
     """Return a key that changes with the file of `model.weights`; "" without a file.
 
-    It depends on the content of a local file, whose time may differ elsewhere. Errors are those of
-    `read_weights`.
+    It depends on the content, unless the store has a checksum: the time of a local file may differ
+    elsewhere, and a web server may say nothing. Errors are those of `read_weights`.
     """
     if not config.weights_file:
         return ""
     fs, path = open_folder(config.weights_file)
     with _reading(config.weights_file):
-        if not is_local(fs):
+        if config.weights_file.startswith((*CLOUD_STORAGE, *SCHEMES)):
             return str(fs.ukey(path))
-        with open(path, "rb") as file:
+        with fs.open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
 

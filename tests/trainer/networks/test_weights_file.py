@@ -1,11 +1,14 @@
 """Weights files, checked before a run without TensorFlow, and their weights in a network."""
 
+import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import fsspec
 import numpy as np
@@ -18,6 +21,7 @@ from components.trainer.networks.parts import Parts, save_backbone
 from components.trainer.networks.weights_file import (
     name_network,
     read_weights,
+    weights_version,
     write_weights,
 )
 from tests.trainer.networks.networks import IMAGES, build, train
@@ -50,6 +54,19 @@ def test_what_was_written_is_read_in_order_also_from_a_store(file: Path) -> None
         for name, arrays in LAYERS.items():
             for ours, theirs in zip(stored.layers[name], arrays, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
+
+
+def test_other_content_at_a_web_address_is_another_version(tmp_path: Path) -> None:
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        versions = set()
+        for content in (b"one", b"two"):
+            (tmp_path / "w.npz").write_bytes(content)
+            os.utime(tmp_path / "w.npz", (1, 1))
+            versions.add(weights_version(config(f"http://127.0.0.1:{server.server_port}/w.npz")))
+        server.shutdown()
+    assert len(versions) == 2
 
 
 @pytest.mark.parametrize(
