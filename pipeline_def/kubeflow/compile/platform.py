@@ -93,7 +93,7 @@ def platform_document(document: Specification, config: Config, target: Target) -
     for task in sorted(document.tasks):
         step = _step(document, config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, task)))
+            step = step.over(StepConfig(secrets=_store_secrets(config, task, step)))
         if settings := _kubernetes(step, optional="" if log in step.secrets else log):
             executors[executor_label(task)] = settings
     if not executors:
@@ -101,9 +101,14 @@ def platform_document(document: Specification, config: Config, target: Target) -
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, if the task itself opens it."""
+def _store_secrets(config: Config, task: str, step: StepConfig) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, if the task itself opens it.
+
+    Not if the user has set its keys: of two variables of one name, Kubernetes takes the last.
+    """
     kubeflow, steps = config.kubeflow, steps_of(task)
+    if step.variables & {*STORE_KEYS.values()}:
+        return {}
     opened = [option for step in steps for option in STEPS[step].opens]
     places = {option: operator.attrgetter(option)(config) for option in opened}
     if STORAGE in places:
@@ -176,5 +181,6 @@ def check_workers(config: Config, target: Target) -> None:
 
 def _worker_settings(config: Config, image: str) -> StepConfig:
     """Return the settings of the pods that the step Trainer starts."""
-    secrets = _store_secrets(config, TRAINER.id)
-    return config.kubeflow.step(TRAINER.id).over(StepConfig(image=image, secrets=secrets))
+    step = config.kubeflow.step(TRAINER.id)
+    secrets = _store_secrets(config, TRAINER.id, step)
+    return step.over(StepConfig(image=image, secrets=secrets))

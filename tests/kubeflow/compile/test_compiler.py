@@ -327,6 +327,26 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: lis
     assert with_secrets(spec, images) == reading
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        StepConfig(
+            secrets={"a-secret": {"id": "AWS_ACCESS_KEY_ID", "key": "AWS_SECRET_ACCESS_KEY"}}
+        ),
+        StepConfig(env={"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}),
+    ],
+)
+def test_keys_that_the_user_sets_are_not_set_a_second_time(spec: Spec, own: StepConfig) -> None:
+    choices = config(steps={"all": own})
+    document = platform.platform_document(Specification(spec), choices, "oss")
+    assert document
+    for executor in document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values():
+        named = [secret["secretName"] for secret in executor.get("secretAsEnv", [])]
+        assert named == [*own.secrets]
+    workers = config(steps={"all": own}, workers=2, storage="minio://bucket/models")
+    assert platform._worker_settings(workers, "i").secrets == own.secrets
+
+
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=$(HOME)"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
