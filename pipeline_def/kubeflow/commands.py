@@ -90,13 +90,24 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
             _check_reachable(config, option, pod_of(row.id), target)
     # Its checkpoints.
     _check_reachable(config, STORAGE, TRAINER.id, target)
-    if f"{config.kubeflow.storage}/".startswith(f"{config.data.rstrip('/')}/"):
-        raise ConfigurationError(
-            f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
-            "taken for images: choose another folder."
-        )
+    _check_outside_data(config)
     resolved, _ = resolve(config, shorter_side=_ASSUMED_SIDE, images=0)
     return resolved
+
+
+def _check_outside_data(config: Config) -> None:
+    """Raise `ConfigurationError` if the steps would write where they look for images."""
+    root = config.kubeflow.pipeline_root
+    places = {
+        "storage": config.kubeflow.storage,
+        "pipeline_root": root and f"{root.rstrip('/')}/{config.name}",
+    }
+    for option, place in places.items():
+        if f"{place}/".startswith(f"{str(config.data).rstrip('/')}/"):
+            raise ConfigurationError(
+                f"--kubeflow.{option} puts files into {place}, which lies in --data, so they would "
+                "be taken for images: choose another folder."
+            )
 
 
 def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:

@@ -361,7 +361,10 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
 
 
 MISTAKES = {
-    "--kubeflow.storage gs://bucket/images/models": "lies in --data",
+    "--kubeflow.storage gs://bucket/images/models": "/models, which lies in --data",
+    "--kubeflow.pipeline_root gs://bucket/images/root": "/root/images, which lies in --data",
+    # The pipeline's folder below the root has its name: the folder of the images.
+    "--kubeflow.pipeline_root gs://bucket/": "gs://bucket/images, which lies in --data",
     "--kubeflow.steps '{Trainr: {cpu: 4}}'": "an unknown step, Trainr. Did you mean 'Trainer'?",
     "--kubeflow.steps '{Evaluator: {memory: 8}}'": "step, Evaluator. The steps are all, Evaluator-",
     "--name 'My images'": "Invalid pipeline name 'My images'",
