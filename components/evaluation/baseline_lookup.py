@@ -41,7 +41,8 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     if TRAINING_PROPERTY not in properties:
         candidate = os.path.join(inputs["model"].uri, SERVING_FOLDER)
         return {FOUND_KEY: find_baseline(pushed_models, candidate)}
-    deciding = {name: value for name, value in properties.items() if name != "pushed_models"}
+    others = ("pushed_models", "code_digest")
+    deciding = {name: value for name, value in properties.items() if name not in others}
     key = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
     note = _note(pushed_models, key)
     trained = read_bytes(note).decode() if pushed_models and is_file(note) else ""

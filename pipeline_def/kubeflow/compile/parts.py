@@ -127,7 +127,8 @@ def _describe_step(component: Any, common: StepInterface) -> Part:
 def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
     """Describe a lookup. All of them run before any step, so that they read no artifacts."""
     driver = drivers[step.step]
-    parameters = {name: step.parameters[name] for name in driver.lookup_properties}
+    names = sorted({*driver.lookup_properties, "code_digest"})
+    parameters = {name: step.parameters[name] for name in names}
     interface = StepInterface(
         step=step.step,
         lookup=_dotted_path(driver.lookup_function),

@@ -136,10 +136,10 @@ def _run_part(
     direct = interface.direct or uses_other_machines(settings.beam_args)
     interface = dataclasses.replace(interface, direct=direct)
     prepared = prepare_input(given, interface)
+    _check_code(interface, prepared)
     if interface.lookup:
         return {"parameterValues": {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}}
     import_libraries()
-    _check_code(interface.step, prepared)
     if interface.workers > 1 and settings.workers:
         from pipeline_def.kubeflow.step.worker_step import run_workers
 
@@ -160,13 +160,16 @@ def _import(path: str) -> Any:
         ) from error
 
 
-def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
+def _check_code(interface: StepInterface, prepared: Mapping[str, Any]) -> None:
     """Reject an image with other code, whose result would be cached as that of the compiled."""
-    values = prepared["inputs"]["parameterValues"]
+    step, values = interface.step, prepared["inputs"]["parameterValues"]
     # TFX's own components have the property too, and may leave it null.
     choices = json.loads(values.get("custom_config") or "null") or {}
     named = (("model", "build_fn"), ("augmentation", "fn"))
     functions = [(choices.get(section) or {}).get(field) for section, field in named]
+    if interface.lookup and any(functions):
+        # Only the image of the training needs them.
+        return
     compiled = values.get("code_digest")
     if compiled and compiled != code_digest(step, *functions):
         raise ConfigurationError(

@@ -132,6 +132,12 @@ def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
     }
 
 
+def test_lookups_can_tell_that_an_image_has_other_code(spec: Spec) -> None:
+    given = task(spec, LOOKUPS)["inputs"]["parameters"]
+    digests = {name.partition("_")[0] for name in given if name.endswith("_code_digest")}
+    assert digests == {"ImageExampleGen", "ExampleValidator", "BaselineFinder"}
+
+
 def keys(choices: Config, image: str = "i") -> dict[str, str]:
     """Task → all that KFP's driver and launcher hash for its cache, with the run's defaults."""
     [spec, *platform] = compiler.compile_documents(choices, target="oss", image=image)
