@@ -25,6 +25,16 @@ Target = Literal["oss", "vertex"]
 ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
 """Target → how the URL of its pipeline root begins."""
 
+# Field of the platform document → what sets it in `kubeflow.steps`.
+_OF_KUBERNETES = {
+    "nodeSelector": "node_selector",
+    "tolerations": "tolerations",
+    "podMetadata": "labels and annotations",
+    "imagePullSecret": "image_pull_secrets",
+    "secretAsEnv": "secrets",
+    "pvcMount": "volumes",
+    "emptyDirMounts": "shared_memory",
+}
 # Parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _ACCELERATORS = {
@@ -134,9 +144,12 @@ def _find_problems(documents: list[Any], target: Target) -> Iterator[str]:
     if len(documents) not in (1, 2) or not all(isinstance(part, dict) for part in documents):
         yield "The file must contain a specification, and may have a document `platforms` after it."
     elif len(documents) == 2 and target == "vertex":
+        executors = _part(documents[1], "platforms", "kubernetes", "deploymentSpec", "executors")
+        settings = {key for executor in executors for key in _part(executors, executor)}
+        names = [name for key, name in _OF_KUBERNETES.items() if key in settings]
         yield (
-            "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
-            "volumes and shared_memory from kubeflow.steps."
+            "Vertex AI reads no platform document: remove "
+            f"{' and '.join(names) or 'it'}{' from kubeflow.steps' if names else ''}."
         )
     else:
         specification = Specification(*documents)

@@ -302,8 +302,11 @@ def test_resources_on_vertex() -> None:
     assert accelerator == {"type": "NVIDIA_TESLA_T4", "count": "1"}
     assert compiled["defaultPipelineRoot"] == "gs://bucket/root"
     assert interface(compiled, "Trainer").direct
-    with pytest.raises(UserError, match=r"Vertex AI reads no platform document"):
-        compiler.compile_documents(config(steps=SETTINGS), target="vertex", image="i")
+    labels = {"Trainer": StepConfig(labels={"cost": "vision"})}
+    for steps, named in ((SETTINGS, "node_selector and tolerations and "), (labels, "labels and ")):
+        with pytest.raises(UserError, match=f"reads no platform document: remove {named}") as said:
+            compiler.compile_documents(config(steps=steps), target="vertex", image="i")
+        assert ("secrets" in str(said.value)) is (steps is SETTINGS)
 
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
