@@ -11,6 +11,7 @@ import yaml
 
 import kfp_runner
 from components.ingest.source.corrections import COLUMNS
+from components.trainer.networks.weights_file import write_weights
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
@@ -40,6 +41,7 @@ VOLUMES = "{{all: {{volumes: {{claim: {0}}}}}}}"
 def options(folder: str) -> Iterator[str]:
     for option, name in FILES.items():
         yield from (f"--{option}", f"{folder}/{name}")
+    yield from ("--model.name", "cnn")
 
 
 def test_every_option_that_names_a_place_is_opened_by_a_step_or_needs_none() -> None:
@@ -71,6 +73,21 @@ def test_a_volume_that_a_step_lacks_is_named(refusal: Refusal) -> None:
     }.items():
         said = refusal(*MINIMAL, *options, program="kfp_runner")
         assert f"that kubeflow.steps mounts in {step}." in said
+
+
+def test_a_weights_file_names_its_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
+) -> None:
+    steps = ("--kubeflow.steps", VOLUMES.format(tmp_path))
+    argv = (*MINIMAL, *steps, "--model.weights", f"{tmp_path}/backbone.npz")
+    argv = (*argv, "--output", f"{tmp_path}/x.yaml", "--training.epochs", "3")
+    said = refusal(*argv, program="kfp_runner")
+    assert "which names its network: set --model.name, too." in said
+    write_weights(f"{tmp_path}/backbone.npz", {}, network="resnet50")
+    assert kfp_runner.main([*argv, "--transfer.unfreeze", "none"]) == 0
+    printed = capsys.readouterr().out
+    assert "The model resnet50 takes" in printed
+    assert "Note: --training.epochs 3 changes nothing with transfer.unfreeze none." in printed
 
 
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
