@@ -60,6 +60,8 @@ class PodSettings:
 
     retries: int = 0
     """How many times the pod starts a failed step again."""
+    secrets: Sequence[str] = ()
+    """Environment variables that Kubernetes takes from secrets, which its log must not show."""
     beam_args: Sequence[str] = ()
     """Options of Apache Beam; empty if no step of the pod runs it."""
     workers: StepConfig | None = None

@@ -45,6 +45,7 @@ def add_resources(
         starts_workers = task == TRAINER.id and config.kubeflow.workers > 1
         pod = PodSettings(
             retries=step.retries or 0,
+            secrets=sorted(name for keys in step.secrets.values() for name in keys.values()),
             beam_args=tuple(config.beam_pipeline_args) if task in beam else (),
             workers=_worker_settings(config, container["image"]) if starts_workers else None,
         )

@@ -267,6 +267,7 @@ def test_resources_of_each_step() -> None:
     assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
     assert trainer["env"][0] == {"name": "A", "value": "1"}
     assert settings_of(compiled, "Trainer").retries == 3
+    assert settings_of(compiled, "Transform").secrets == ["VARIABLE"]
     last = container(compiled, "Evaluator-Pusher")
     assert (last["resources"]["memoryLimit"], last["resources"]["cpuLimit"]) == (64, 3)
     assert [var["name"] for var in last["env"]] == ["A", "B", "STEP_SETTINGS"]
