@@ -161,13 +161,14 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             if parameter.unset is not None and value is not None:
                 value = None if value == parameter.unset else to_integer(value, parameter.name)
             compiled = properties.get(name)
-            properties[name] = set_value(compiled, tuple(keys), value)
+            text = set_value(compiled, tuple(keys), value)
             option = ".".join(keys)
             changes = interface.step == TUNER.id and parameter.read(compiled) != value
             if changes and can_search(option):
                 # A search leaves alone what the user has set.
-                fixed = [*json.loads(properties[name])["training"]["fixed"], option]
-                properties[name] = set_value(properties[name], ("training", "fixed"), fixed)
+                fixed = [*json.loads(text)["training"]["fixed"], option]
+                text = set_value(text, ("training", "fixed"), fixed)
+            properties[name] = text
         resolved = json.loads(str(values.get(RESOLVED_PARAMETER) or "{}"))
     except ConfigurationError:
         raise

@@ -79,8 +79,8 @@ def test_a_weights_file_names_its_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ) -> None:
     steps = ("--kubeflow.steps", VOLUMES.format(tmp_path))
-    argv = (*MINIMAL, *steps, "--model.weights", f"{tmp_path}/backbone.npz")
-    argv = (*argv, "--output", f"{tmp_path}/x.yaml", "--training.epochs", "3")
+    weights = ("--model.weights", f"{tmp_path}/backbone.npz", "--training.epochs", "3")
+    argv = (*MINIMAL, *steps, *weights, "--output", f"{tmp_path}/x.yaml")
     said = refusal(*argv, program="kfp_runner")
     assert "which names its network: set --model.name, too." in said
     write_weights(f"{tmp_path}/backbone.npz", {}, network="resnet50")

@@ -136,8 +136,8 @@ def test_an_image_with_other_code_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str | None, status: int
 ) -> None:
     here = digest or code_digest("Trainer")
-    for changes in ({}, {"executor": "", "lookup": f"{__name__}.find"}):
-        given = replace(interface("Copier", step="Trainer"), **changes)
+    step = interface("Copier", step="Trainer")
+    for given in (step, replace(step, executor="", lookup=f"{__name__}.find")):
         assert entrypoint.main(arguments(tmp_path, given, code_digest=here)) == status
         rejected = "This container image holds other code for Trainer" in capsys.readouterr().err
         assert rejected is (status == 2)
