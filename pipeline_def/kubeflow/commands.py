@@ -15,8 +15,10 @@ from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import find_ineffective, list_options
 from pipeline_def.kubeflow import run_commands
+from pipeline_def.kubeflow.compile.platform import needed_extras
 from pipeline_def.kubeflow.run_commands import Parser
 from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target, pod_of
+from pipeline_def.kubeflow.step_interface import describe_build
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -69,6 +71,8 @@ def compile_(arguments: list[str]) -> int:
     print(f"Its initial weights: {config.model.origin}.")
     for note in notes:
         print(f"Note: {note}.")
+    if extras := needed_extras(config):
+        print(f"The image must be built with {describe_build(extras)}.")
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a Job.")
     print(f"Written: {options.output}, for {options.target}")

@@ -5,7 +5,9 @@ from collections.abc import Collection
 from typing import Any
 
 from components.contract.configuration import require, to_json
+from components.contract.model_files import ONNX
 from components.storage.object_store import SCHEMES
+from components.trainer.config.model import PACKAGED
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.specification import (
@@ -19,6 +21,8 @@ from pipeline_def.kubeflow.specification import (
 )
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
+    EXTRAS,
+    LEARNERS,
     RESOLVED_PARAMETER,
     SETTINGS_VARIABLE,
     STORE_KEYS,
@@ -40,12 +44,16 @@ def add_resources(
 
     The tasks `beam` run Apache Beam.
     """
+    trainer = config.kubeflow.step(TRAINER.id)
     for task, definition in document.tasks.items():
         step, container = _step(document, config.kubeflow, task), document.container(task)
+        # Before anything else runs, unless the training has an image of its own.
+        checks = task in LEARNERS or (task == LOOKUPS and trainer.image in (None, step.image))
         starts_workers = task == TRAINER.id and config.kubeflow.workers > 1
         pod = PodSettings(
             retries=step.retries or 0,
             secrets=sorted(name for keys in step.secrets.values() for name in keys.values()),
+            extras=needed_extras(config) if checks else (),
             beam_args=tuple(config.beam_pipeline_args) if task in beam else (),
             workers=_worker_settings(config, container["image"]) if starts_workers else None,
         )
@@ -61,6 +69,17 @@ def add_resources(
         if step.retries:
             longest = {"backoffMaxDuration": _LONGEST[target]}
             definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
+
+
+def needed_extras(config: Config) -> tuple[str, ...]:
+    """Return the extras that the image of the training must have."""
+    packaged = config.model.weights == "imagenet" and config.model.name in PACKAGED
+    needed = {
+        "onnx": ONNX in config.export.formats,
+        # The weights of the first one are always there.
+        "weights": packaged and config.model.name != PACKAGED[0],
+    }
+    return tuple(extra for extra in EXTRAS if needed[extra])
 
 
 def _step(document: Specification, config: KubeflowConfig, task: str) -> StepConfig:

@@ -7,7 +7,8 @@ executors, runs them, and translates their output back.
 import argparse
 import copy
 import dataclasses
-import importlib
+import importlib.util
+import itertools
 import json
 import logging
 import os
@@ -34,12 +35,14 @@ from pipeline_def.kubeflow.step.executor_io import (
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import (
+    EXTRAS,
     FAILED,
     RESOLVED_PARAMETER,
     SETTINGS_VARIABLE,
     UNAVAILABLE,
     PodSettings,
     StepInterface,
+    describe_build,
 )
 from pipeline_def.steps import TRAINER
 
@@ -81,6 +84,7 @@ def run_step(arguments: argparse.Namespace) -> None:
     """Run all steps or lookups of the pod, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
     settings = read_settings()
+    _check_extras(settings.extras)
     given = read_executor_input(arguments.executor_input)
     choose_endpoint(given)
     earlier: dict[str, dict[str, Any]] = {"artifacts": {}, "parameterValues": {}}
@@ -126,6 +130,15 @@ def _part_input(
 def read_settings() -> PodSettings:
     """Return what the pod is told in its environment."""
     return from_json(PodSettings, os.environ.get(SETTINGS_VARIABLE, "{}"))
+
+
+def _check_extras(extras: Sequence[str]) -> None:
+    for module in itertools.chain.from_iterable(EXTRAS[extra] for extra in extras):
+        if importlib.util.find_spec(module) is None:
+            raise ConfigurationError(
+                f"This container image has no package {module.replace('_', '-')}: build it with "
+                f"{describe_build(extras)}."
+            )
 
 
 def _run_part(

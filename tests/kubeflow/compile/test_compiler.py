@@ -28,11 +28,20 @@ from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
-from pipeline_def.kubeflow.step_interface import LEARNERS
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step_interface import EXTRAS, LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
 from tests.conftest import Refusal
-from tests.kubeflow.conftest import GPU_STEP, MINIMAL, config, container, interface, settings_of
+from tests.kubeflow.conftest import (
+    GPU_STEP,
+    MINIMAL,
+    compile_file,
+    config,
+    container,
+    interface,
+    settings_of,
+)
 from tests.nodes import NODES
 from tests.repository import ROOT
 
@@ -392,6 +401,26 @@ def test_mistakes_exit_with_one_sentence(
 ) -> None:
     words = ("--output", tmp_path / "x.yaml", *shlex.split(argv))
     assert message in refusal(*MINIMAL, *words, program="kfp_runner")
+
+
+def test_the_image_must_have_the_extras_that_the_training_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.yaml"
+    options = ("--model.name", "efficientnet_lite2", "--export.formats", "[onnx]")
+    [spec, _] = compile_file(file, *options)
+    assert "must be built with --build-arg EXTRA='onnx weights'." in capsys.readouterr().out
+    for name in (LOOKUPS, "Trainer"):
+        assert settings_of(spec, name).extras == ["onnx", "weights"]
+    # The image of the lookups may lack them.
+    other = "{Trainer: {image: i:gpu}}"
+    [spec, _] = compile_file(file, *options, "--kubeflow.steps", other)
+    assert not settings_of(spec, LOOKUPS).extras
+    pod = {var["name"]: var["value"] for var in container(spec, "Trainer")["env"]}
+    monkeypatch.setenv("STEP_SETTINGS", pod["STEP_SETTINGS"])
+    monkeypatch.setitem(EXTRAS, "weights", ("no_such_model",))
+    assert entrypoint.main(["--step", "Trainer", "--interface={}", "--executor_input={}"]) == 2
+    assert "has no package no-such-model: build it with --build-arg" in capsys.readouterr().err
 
 
 def test_missing_options_and_help(capsys: pytest.CaptureFixture[str], refusal: Refusal) -> None:
