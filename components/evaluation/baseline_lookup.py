@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from components.contract.model_files import EXAMPLES_SIGNATURE
-from components.contract.properties import LookupInput
-from components.storage.folder import is_file, read_bytes, replace_file
+from components.contract.properties import TRAINING_KEY_PROPERTY, LookupInput
+from components.storage.folder import is_file, read_bytes
 from components.storage.saved_model import (
     GRAPH,
     SERVING_FOLDER,
@@ -18,6 +18,7 @@ from components.storage.saved_model import (
     find_damage,
     list_versions,
     model_digest,
+    read_candidate,
     whole_versions,
 )
 
@@ -28,8 +29,9 @@ TRAINING_PROPERTY = "training"
 """Property of the lookup on Kubeflow, where it runs before there is a candidate: a digest of what
 decides on the candidate, beside its other properties."""
 
-KEY = "training_key"
-"""The execution property with a key of all of these; unset in a local run."""
+LOST_KEY = "lost_version"
+"""The execution property with the version that the candidate was pushed as, if that is no longer
+there: another value than before runs the Pusher again."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -44,21 +46,13 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     others = ("pushed_models", "code_digest")
     deciding = {name: value for name, value in properties.items() if name not in others}
     key = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
-    note = _note(pushed_models, key)
-    trained = read_bytes(note).decode() if pushed_models and is_file(note) else ""
-    return {FOUND_KEY: _newest_other(pushed_models, lambda: trained), KEY: key}
-
-
-def remember_candidate(pushed_models: str, key: str, candidate: str) -> None:
-    """Note what a training of this key has resulted in.
-
-    A later run that takes the model from the cache so finds the same baseline before it has it.
-    """
-    replace_file(_note(pushed_models, key), model_digest(candidate).encode())
-
-
-def _note(pushed_models: str, key: str) -> str:
-    return os.path.join(os.path.dirname(pushed_models.rstrip("/")), "candidates", key)
+    trained, version = read_candidate(pushed_models, key) if pushed_models else ("", "")
+    is_lost = version and find_damage(os.path.join(pushed_models, version))
+    return {
+        FOUND_KEY: _newest_other(pushed_models, lambda: trained),
+        LOST_KEY: version if is_lost else "",
+        TRAINING_KEY_PROPERTY: key,
+    }
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:

@@ -34,6 +34,7 @@ from pipeline_def.steps import (
     BASELINE_FINDER,
     EXAMPLE_GEN,
     EXAMPLE_VALIDATOR,
+    PUSHER,
     TRAINER,
 )
 
@@ -101,6 +102,9 @@ def describe(components: list[Any], pipeline: str, *, direct: bool, workers: int
     for step in steps:
         if step.step in looking:
             step.parameters[RESOLVED_PARAMETER] = ("STRING", _found_by(step.step))
+        if step.step == PUSHER.id and BASELINE_FINDER.id in looking:
+            # It notes the candidate for the lookup of the next run.
+            step.parameters[RESOLVED_PARAMETER] = ("STRING", _found_by(BASELINE_FINDER.id))
     return [*lookups, *steps]
 
 

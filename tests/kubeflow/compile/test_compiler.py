@@ -137,6 +137,7 @@ def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
             ("resolved", "ImageExampleGen"),
             ("ExampleValidator_resolved", "ExampleValidator"),
             ("BaselineFinder_resolved", "BaselineFinder"),
+            ("Pusher_resolved", "BaselineFinder"),
         )
     }
 
