@@ -5,10 +5,13 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from components.contract.errors import ConfigurationError
+from components.contract.example import LABEL_VOCABULARY
 from components.contract.model_files import EXAMPLES_SIGNATURE
+from components.contract.printable import name_some
 from components.contract.properties import TRAINING_KEY_PROPERTY, LookupInput
 from components.storage.folder import is_file, read_bytes
 from components.storage.saved_model import (
@@ -33,6 +36,7 @@ LOST_KEY = "lost_version"
 """The execution property with the version that the candidate was pushed as, if that is no longer
 there: another value than before runs the Pusher again."""
 
+_MOST_NAMED = 5
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -67,6 +71,32 @@ def _newest_other(pushed_models: str, read_digest: Callable[[], str]) -> str:
         elif model_digest(version) != read_digest():
             return version
     return ""
+
+
+def require_same_task(
+    labels: Collection[str], known: Collection[str], version: str, *, others: str
+) -> None:
+    """Raise `ConfigurationError` if images have no label in common with the current model.
+
+    Args:
+        labels: those of the images.
+        known: those of the model; empty if they are unknown.
+        version: path of the model.
+        others: how to keep both, a clause.
+    """
+    if known and not {*known} & {*labels}:
+        folder, name = os.path.split(version)
+        raise ConfigurationError(
+            f"The images have no label in common with the current model, version {name} in "
+            f"{folder}, which knows {name_some(sorted(known), _MOST_NAMED)}: {others}, or replace "
+            "the model with --new_task."
+        )
+
+
+def read_labels(version: str) -> list[str]:
+    """Return the labels of a pushed model; [] for one that was not trained here."""
+    path = os.path.join(version, "assets", LABEL_VOCABULARY)
+    return read_bytes(path).decode().removesuffix("\n").split("\n") if is_file(path) else []
 
 
 def find_unusable(pushed_models: str) -> dict[str, str]:

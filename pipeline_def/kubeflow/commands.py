@@ -45,6 +45,8 @@ def compile_(arguments: list[str]) -> int:
     targets = "oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI. Default: oss."
     parser.add_argument("--target", choices=("oss", "vertex"), default="oss", help=targets)
     parser.add_argument("--image", required=True, help="Container image with this repository.")
+    text = "Replace a current model of other labels."
+    parser.add_argument("--new_task", "--new-task", action="store_true", help=text)
     parser.add_argument(
         "--output",
         default="pipeline.yaml",
@@ -61,7 +63,9 @@ def compile_(arguments: list[str]) -> int:
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
-    documents = compile_documents(config, target=options.target, image=options.image)
+    documents = compile_documents(
+        config, target=options.target, image=options.image, new_task=options.new_task
+    )
     try:
         Path(options.output).write_text(dump_documents(documents), encoding="utf-8")
     except OSError as error:

@@ -71,6 +71,8 @@ class PodSettings:
     """Environment variables that Kubernetes takes from secrets, which its log must not show."""
     extras: Sequence[str] = ()
     """Extras that its image must have, see `EXTRAS`."""
+    new_task: bool = False
+    """Whether images of other labels than the current model's may replace it."""
     beam_args: Sequence[str] = ()
     """Options of Apache Beam; empty if no step of the pod runs it."""
     workers: StepConfig | None = None

@@ -38,7 +38,12 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 
 def add_resources(
-    document: Specification, config: Config, target: Target, beam: Collection[str]
+    document: Specification,
+    config: Config,
+    target: Target,
+    beam: Collection[str],
+    *,
+    new_task: bool = False,
 ) -> None:
     """Write what the specification itself has of every task: resources, retries, environment.
 
@@ -54,6 +59,7 @@ def add_resources(
             retries=step.retries or 0,
             secrets=sorted(name for keys in step.secrets.values() for name in keys.values()),
             extras=needed_extras(config) if checks else (),
+            new_task=new_task and task == LOOKUPS,
             beam_args=tuple(config.beam_pipeline_args) if task in beam else (),
             workers=_worker_settings(config, container["image"]) if starts_workers else None,
         )

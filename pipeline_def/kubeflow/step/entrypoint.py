@@ -21,8 +21,12 @@ from components.contract.artifact_files import uses_other_machines
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, StorageError, UserError
 from components.contract.properties import LookupInput
+from components.evaluation.baseline_lookup import read_labels, require_same_task
 from components.host.startup import import_libraries
+from components.ingest.lookup import LISTING_PROPERTY
+from components.ingest.source.listing import read_listing
 from components.storage.folder import write_json
+from components.storage.saved_model import whole_versions
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.step.executor_io import (
@@ -44,7 +48,7 @@ from pipeline_def.kubeflow.step_interface import (
     StepInterface,
     describe_build,
 )
-from pipeline_def.steps import TRAINER
+from pipeline_def.steps import BASELINE_FINDER, EXAMPLE_GEN, TRAINER
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,6 +155,8 @@ def _run_part(
     prepared = prepare_input(given, interface)
     _check_code(interface, prepared)
     if interface.lookup:
+        if interface.step == BASELINE_FINDER.id and not settings.new_task:
+            _check_task(prepared["inputs"]["parameterValues"])
         return {"parameterValues": {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}}
     import_libraries()
     if interface.workers > 1 and settings.workers:
@@ -190,6 +196,15 @@ def _check_code(interface: StepInterface, prepared: Mapping[str, Any]) -> None:
             "from: build the image and compile the pipeline from the same commit, both with Python "
             "3.11 or both with a newer one, as the versions of TFX and TensorFlow depend on it."
         )
+
+
+def _check_task(properties: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` if the images are about other labels than the current model."""
+    found = json.loads(properties[f"{EXAMPLE_GEN.id}_{RESOLVED_PARAMETER}"])
+    if current := next(whole_versions(properties["pushed_models"]), None):
+        labels = read_listing(found[LISTING_PROPERTY]).labels()
+        others = "compile with another --name, or kubeflow.storage if that is set"
+        require_same_task(labels, read_labels(current), current, others=others)
 
 
 def _run_executor(
