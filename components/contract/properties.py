@@ -52,6 +52,9 @@ FOUND_PROPERTY = "found"
 VERSION_PROPERTY = "version"
 """Baseline: its version among the pushed models."""
 
+TRAINING_KEY_PROPERTY = "training_key"
+"""Execution property on Kubeflow: a key of what decides on the candidate; unset in a local run."""
+
 SPLIT_PROPERTY = "split"
 """Evaluation: split on which the model was evaluated."""
 

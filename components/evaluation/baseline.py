@@ -15,7 +15,7 @@ from tfx.utils import path_utils
 from components.contract.artifact_files import write_text
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.tfx_classes import LookupDriver
-from components.evaluation.baseline_lookup import find_baseline, look_up, remember_candidate
+from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.storage.transfer import copy_folder
 
 _NOTE = "README.txt"
@@ -60,8 +60,6 @@ def BaselineFinder(
     if folder is None or training_key:
         # Another run may have pushed a model while this one trained.
         folder = find_baseline(pushed_models, candidate)
-    if pushed_models and training_key:
-        remember_candidate(pushed_models, training_key, candidate)
     if folder:
         copy_folder(folder, path_utils.serving_model_dir(baseline.uri))
         baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(folder))

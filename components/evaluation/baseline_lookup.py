@@ -5,12 +5,15 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from components.contract.errors import ConfigurationError
+from components.contract.example import LABEL_VOCABULARY
 from components.contract.model_files import EXAMPLES_SIGNATURE
-from components.contract.properties import LookupInput
-from components.storage.folder import is_file, read_bytes, replace_file
+from components.contract.printable import name_some
+from components.contract.properties import TRAINING_KEY_PROPERTY, LookupInput
+from components.storage.folder import is_file, read_bytes
 from components.storage.saved_model import (
     GRAPH,
     SERVING_FOLDER,
@@ -18,6 +21,7 @@ from components.storage.saved_model import (
     find_damage,
     list_versions,
     model_digest,
+    read_candidate,
     whole_versions,
 )
 
@@ -28,9 +32,11 @@ TRAINING_PROPERTY = "training"
 """Property of the lookup on Kubeflow, where it runs before there is a candidate: a digest of what
 decides on the candidate, beside its other properties."""
 
-KEY = "training_key"
-"""The execution property with a key of all of these; unset in a local run."""
+LOST_KEY = "lost_version"
+"""The execution property with the version that the candidate was pushed as, if that is no longer
+there: another value than before runs the Pusher again."""
 
+_MOST_NAMED = 5
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -41,23 +47,16 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     if TRAINING_PROPERTY not in properties:
         candidate = os.path.join(inputs["model"].uri, SERVING_FOLDER)
         return {FOUND_KEY: find_baseline(pushed_models, candidate)}
-    deciding = {name: value for name, value in properties.items() if name != "pushed_models"}
+    others = ("pushed_models", "code_digest")
+    deciding = {name: value for name, value in properties.items() if name not in others}
     key = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
-    note = _note(pushed_models, key)
-    trained = read_bytes(note).decode() if pushed_models and is_file(note) else ""
-    return {FOUND_KEY: _newest_other(pushed_models, lambda: trained), KEY: key}
-
-
-def remember_candidate(pushed_models: str, key: str, candidate: str) -> None:
-    """Note what a training of this key has resulted in.
-
-    A later run that takes the model from the cache so finds the same baseline before it has it.
-    """
-    replace_file(_note(pushed_models, key), model_digest(candidate).encode())
-
-
-def _note(pushed_models: str, key: str) -> str:
-    return os.path.join(os.path.dirname(pushed_models.rstrip("/")), "candidates", key)
+    trained, version = read_candidate(pushed_models, key) if pushed_models else ("", "")
+    is_lost = version and find_damage(os.path.join(pushed_models, version))
+    return {
+        FOUND_KEY: _newest_other(pushed_models, lambda: trained),
+        LOST_KEY: version if is_lost else "",
+        TRAINING_KEY_PROPERTY: key,
+    }
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
@@ -72,6 +71,32 @@ def _newest_other(pushed_models: str, read_digest: Callable[[], str]) -> str:
         elif model_digest(version) != read_digest():
             return version
     return ""
+
+
+def require_same_task(
+    labels: Collection[str], known: Collection[str], version: str, *, others: str
+) -> None:
+    """Raise `ConfigurationError` if images have no label in common with the current model.
+
+    Args:
+        labels: those of the images.
+        known: those of the model; empty if they are unknown.
+        version: path of the model.
+        others: how to keep both, a clause.
+    """
+    if known and not {*known} & {*labels}:
+        folder, name = os.path.split(version)
+        raise ConfigurationError(
+            f"The images have no label in common with the current model, version {name} in "
+            f"{folder}, which knows {name_some(sorted(known), _MOST_NAMED)}: {others}, or replace "
+            "the model with --new_task."
+        )
+
+
+def read_labels(version: str) -> list[str]:
+    """Return the labels of a pushed model; [] for one that was not trained here."""
+    path = os.path.join(version, "assets", LABEL_VOCABULARY)
+    return read_bytes(path).decode().removesuffix("\n").split("\n") if is_file(path) else []
 
 
 def find_unusable(pushed_models: str) -> dict[str, str]:

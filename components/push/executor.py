@@ -19,10 +19,12 @@ from components.contract.model_files import (
     PUSHED_FORMATS,
     format_file,
 )
+from components.contract.properties import TRAINING_KEY_PROPERTY
 from components.contract.tfx_classes import Artifacts
 from components.push.versions import WithdrawnError, push_model
 from components.storage.folder import replace_file
 from components.storage.folder_listing import find_files
+from components.storage.saved_model import note_candidate
 from components.storage.transfer import copy_file, copy_folder, remove_file, remove_folder
 
 PUSHED_CARD = "MODEL_CARD.md"
@@ -41,30 +43,39 @@ class Executor(executor.Executor):
         may have changed, an earlier run may have been killed after the copy, or another run may
         have pushed it in the meantime. A model that a rollback withdrew is not pushed again.
         """
+        destination = pusher_pb2.PushDestination()
+        destination_json = exec_properties[standard_component_specs.PUSH_DESTINATION_KEY]
+        proto_utils.json_to_proto(destination_json, destination)
+        folder = destination.filesystem.base_directory
+        version = self._push(input_dict, output_dict, folder)
+        if key := exec_properties.get(TRAINING_KEY_PROPERTY):
+            model = self.GetModelPath(input_dict)
+            note_candidate(folder, key, model, os.path.basename(version))
+
+    def _push(self, input_dict: Artifacts, output_dict: Artifacts, folder: str) -> str:
+        """Push the model to `folder`; return the path of the version, "" if it is not pushed."""
         pushed = artifact_utils.get_single_instance(
             output_dict[standard_component_specs.PUSHED_MODEL_KEY]
         )
         if not self.CheckBlessing(input_dict):
             self._MarkNotPushed(pushed)
-            return
+            return ""
         # Read the card first: if that fails, the model must not be pushed.
         cards = input_dict.get("card")
         text = read_text(artifact_utils.get_single_uri(cards), CARD_FILE) if cards else None
         model = self.GetModelPath(input_dict)
         copy_folder(model, pushed.uri)
-        destination = pusher_pb2.PushDestination()
-        key = standard_component_specs.PUSH_DESTINATION_KEY
-        proto_utils.json_to_proto(exec_properties[key], destination)
         try:
-            version = push_model(model, destination.filesystem.base_directory)
+            version = push_model(model, folder)
         except WithdrawnError as error:
             logging.warning("%s", error)
             self._MarkNotPushed(pushed)
-            return
+            return ""
         if text is not None:
             replace_file(os.path.join(version, PUSHED_CARD), text.encode())
         _update_formats(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
+        return version
 
 
 def _update_formats(input_dict: Artifacts, version: str) -> None:

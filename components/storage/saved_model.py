@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from components.contract.artifact_files import on_disk
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
+from components.storage.folder import (
+    explaining_errors,
+    is_file,
+    list_folders,
+    read_bytes,
+    replace_file,
+)
 from components.storage.folder_listing import find_files
 
 SERVING_FOLDER = "Format-Serving"
@@ -126,6 +132,27 @@ def _digest_file(path: str, version: str) -> str:
     """Digest a file once for each version of it."""
     with explaining_errors("read", path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def note_candidate(pushed_models: str, key: str, candidate: str, version: str) -> None:
+    """Note what a training of this key has resulted in, and its version if it was pushed.
+
+    A later run that takes the model from the cache so finds the same baseline before it has it, and
+    whether the version is still there.
+    """
+    content = f"{model_digest(candidate)} {version}"
+    replace_file(_candidate_note(pushed_models, key), content.encode())
+
+
+def read_candidate(pushed_models: str, key: str) -> tuple[str, str]:
+    """Return the digest and the version that `note_candidate` has noted; "" if there are none."""
+    note = _candidate_note(pushed_models, key)
+    digest, _, version = read_bytes(note).decode().partition(" ") if is_file(note) else ("", "", "")
+    return digest, version
+
+
+def _candidate_note(pushed_models: str, key: str) -> str:
+    return os.path.join(os.path.dirname(pushed_models.rstrip("/")), "candidates", key)
 
 
 def model_digest(saved_model: str) -> str:

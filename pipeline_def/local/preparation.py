@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable, name_some
+from components.evaluation.baseline_lookup import require_same_task
 from components.storage.folder import is_file
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -99,12 +100,8 @@ def _check_task(
     unknown = sorted(set(labels) - known)
     if not known or not unknown or new_task:
         return []
-    if len(unknown) == len(labels):
-        raise ConfigurationError(
-            f"The images have no label in common with the current model, version {version} in "
-            f"{layout.pushed}, which knows {name_some(sorted(known), _MOST_NAMED)}: choose another "
-            "--output, or replace the model with --new_task."
-        )
+    path = os.path.join(layout.pushed, version)
+    require_same_task(labels, known, path, others="choose another --output")
     named = name_some(unknown, _MOST_NAMED)
     text = f"version {version}, the current model, does not know {named}: both models are compared "
     return [("Note", f"{text}on the images of the other labels")]

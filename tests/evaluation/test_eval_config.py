@@ -1,7 +1,10 @@
 """The configuration of the Evaluator, TFMA's configuration made from it, and the baseline."""
 
+import itertools
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
@@ -16,7 +19,9 @@ from components.evaluation.executor import require_majority_accuracy
 from components.evaluation.slice_counts import measures_auc
 from components.evaluation.tfma_files import make_eval_config
 from components.evaluation.verdict import describe_thresholds
+from components.push import versions as push_versions
 from components.push.versions import push_model
+from components.storage.saved_model import note_candidate
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
 
@@ -37,27 +42,31 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
     assert baseline == (str(tmp_path / "pushed" / expected) if expected else "")
 
 
-def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> None:
+def test_the_baseline_is_found_before_there_is_a_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On Kubeflow all lookups run first; an unchanged run must find what the run before it did."""
-    pushed = tmp_path / "pushed"
+    pushed, seconds = tmp_path / "pushed", itertools.count(1)
+    monkeypatch.setattr(push_versions, "time", SimpleNamespace(time=lambda: next(seconds)))
 
     def versions() -> list[str]:
         return sorted((path.name for path in pushed.iterdir() if path.name.isdigit()), key=int)
 
-    def look(training: str) -> tuple[str, str]:
+    def look(training: str) -> tuple[str, str, str]:
         answer = look_up({}, {"pushed_models": str(pushed), "training": training, "epochs": 3.0})
-        return answer["found_baseline"], answer["training_key"]
+        return answer["found_baseline"], answer["training_key"], answer["lost_version"]
 
     def run(training: str, weights: bytes, meanwhile: bytes = b"") -> tuple[str, str]:
         """Return the version that the lookup finds, and the one that is compared with."""
-        looked_up, candidate, copy = look(training), Model(), Model()
+        (found, key, _), candidate, copy = look(training), Model(), Model()
         if meanwhile:
             push_model(str(saved_model(tmp_path / "another", weights=meanwhile)), str(pushed))
         candidate.uri, copy.uri = f"{tmp_path}/{training}", f"{tmp_path}/copy"
         model = saved_model(Path(candidate.uri, "Format-Serving"), weights=weights)
-        BaselineFinder.test_call(candidate, copy, str(pushed), *looked_up)
-        push_model(str(model), str(pushed))
-        return Path(looked_up[0]).name, copy.get_string_custom_property("version")
+        BaselineFinder.test_call(candidate, copy, str(pushed), found, key)
+        version = Path(push_model(str(model), str(pushed))).name
+        note_candidate(str(pushed), key, str(model), version)
+        return Path(found).name, copy.get_string_custom_property("version")
 
     assert run("a", b"1") == ("", "")
     [first] = versions()
@@ -68,6 +77,18 @@ def test_the_baseline_is_found_before_there_is_a_candidate(tmp_path: Path) -> No
     # Another run may push while this one trains: what counts is the model in use then.
     assert run("c", b"3", meanwhile=b"4") == (two, versions()[-2])
     assert versions()[-2] != two
+    # A pushed model that is gone, once or again, is pushed again: no earlier finding is like this.
+    seen = [look("c")]
+    assert seen[0][2] == ""
+    for _ in range(2):
+        lost = versions()[-1]
+        shutil.rmtree(pushed / lost)
+        seen.append(look("c"))
+        assert seen[-1] == (*seen[0][:2], lost)
+        shutil.rmtree(tmp_path / "c")
+        run("c", b"3")
+        assert look("c") == seen[0]
+    assert len({*seen}) == 3
 
 
 def test_a_baseline_is_copied_without_broken_links_or_not_at_all(tmp_path: Path) -> None:

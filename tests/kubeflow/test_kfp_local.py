@@ -135,6 +135,11 @@ def test_a_run_on_a_volume_and_one_that_fails(
     first = Run(spec, str(root), "images/f9cb95c6-c67e-4910-848e-a32d34169a24", root)
     first.start(monkeypatch)
     first.check(root / "images" / "pushed")
+    # From it the lookup of the next run knows which model is to be there.
+    [model], [note] = (
+        [*(root / "images" / name).glob("[0-9a-f]*")] for name in ("pushed", "candidates")
+    )
+    assert note.read_text().split()[1:] == [model.name]
     logs = {path.stem for path in (root / first.name / "logs").iterdir()}
     assert logs == {LOOKUPS, *map(pod_of, NODES)}
     for number in range(5):

@@ -24,6 +24,12 @@ def for_vertex(docs: list[Any]) -> None:
     with_accelerator("nvidia.com/gpu")(docs)
 
 
+def with_many_labels(docs: list[Any]) -> None:
+    parameters = docs[0]["root"]["dag"]["tasks"]["Statistics-Schema"]["inputs"]["parameters"]
+    value = parameters["SchemaGen_config"]["runtimeValue"]
+    value["constant"] = "".join(f'value: "label {n}"' for n in range(5_000))
+
+
 MISTAKES: list[tuple[Target, str, Edit]] = [
     ("oss", "pipeline name 'My I'", lambda docs: docs[0]["pipelineInfo"].update(name="My I")),
     ("oss", "with gs:// or s3:// or", lambda docs: docs[0].update(defaultPipelineRoot="/data")),
@@ -36,6 +42,7 @@ MISTAKES: list[tuple[Target, str, Edit]] = [
     ("oss", "must contain a specification", lambda docs: docs.clear()),
     ("oss", "may have a document `platforms`", lambda docs: docs.append(5)),
     ("oss", "platform document is invalid", lambda docs: docs[1].update(platform={})),
+    ("oss", "parameters of Statistics-Schema .* shorten SchemaGen_config, as", with_many_labels),
     ("vertex", "Vertex AI reads no platform document", lambda docs: None),
 ]
 

@@ -20,7 +20,7 @@ from components.push import executor, versions
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.folder import replace_file
 from components.storage.folder_listing import find_files
-from components.storage.saved_model import FILES
+from components.storage.saved_model import FILES, model_digest, read_candidate, whole_versions
 from components.storage.transfer import remove_file
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import serve_s3
@@ -57,6 +57,7 @@ def push(
     card: types.Artifact | None = None,
     blessed: bool = True,
     formats: str = "",
+    key: str = "",
 ) -> types.Artifact:
     """Push the model that lies in `model`/Format-Serving."""
     artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
@@ -68,7 +69,10 @@ def push(
     Executor().Do(
         {"model": [artifact], "model_blessing": [blessing], **({"card": [card]} if card else {})},
         {"pushed_model": [pushed]},
-        {"push_destination": json.dumps({"filesystem": {"base_directory": destination}})},
+        {
+            "push_destination": json.dumps({"filesystem": {"base_directory": destination}}),
+            **({"training_key": key} if key else {}),
+        },
     )
     return pushed
 
@@ -99,6 +103,14 @@ def test_the_card_lies_beside_a_model_that_loads(tmp_path: Path) -> None:
     assert (version / PUSHED_CARD).read_text(encoding="utf-8") == CARD
     assert tf.saved_model.load(str(version))(2.0).numpy() == 6.0
     assert not (tmp_path / "archive" / PUSHED_CARD).exists()
+
+
+def test_the_candidate_is_noted_with_its_version(model: Path, tmp_path: Path) -> None:
+    folder, digest = str(tmp_path / "pushed"), model_digest(str(model / "Format-Serving"))
+    push(model, folder, tmp_path / "archive", blessed=False, key="k")
+    assert read_candidate(folder, "k") == (digest, "")
+    push(model, folder, tmp_path / "archive", key="k")
+    assert read_candidate(folder, "k") == (digest, os.path.basename(next(whole_versions(folder))))
 
 
 def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(

@@ -56,10 +56,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:
+def compile_documents(
+    config: Config, *, target: Target, image: str, new_task: bool = False
+) -> list[Spec]:
     """Return the specification and, if steps use features of Kubernetes, the platform's document.
 
-    `config` is resolved.
+    `config` is resolved. With `new_task`, the model may replace one of other labels.
     """
     _check_beam(config)
     check_workers(config, target)
@@ -78,7 +80,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     write_pods(document, parts, image, cache=config.cache)
     executors = {c.id: c.executor_spec.executor_class for c in components}
     beam = {pod_of(name) for name, kind in executors.items() if issubclass(kind, BaseBeamExecutor)}
-    add_resources(document, config, target, beam)
+    add_resources(document, config, target, beam, new_task=new_task)
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)

@@ -34,6 +34,7 @@ from pipeline_def.steps import (
     BASELINE_FINDER,
     EXAMPLE_GEN,
     EXAMPLE_VALIDATOR,
+    PUSHER,
     TRAINER,
 )
 
@@ -101,6 +102,9 @@ def describe(components: list[Any], pipeline: str, *, direct: bool, workers: int
     for step in steps:
         if step.step in looking:
             step.parameters[RESOLVED_PARAMETER] = ("STRING", _found_by(step.step))
+        if step.step == PUSHER.id and BASELINE_FINDER.id in looking:
+            # It notes the candidate for the lookup of the next run.
+            step.parameters[RESOLVED_PARAMETER] = ("STRING", _found_by(BASELINE_FINDER.id))
     return [*lookups, *steps]
 
 
@@ -127,7 +131,8 @@ def _describe_step(component: Any, common: StepInterface) -> Part:
 def _describe_lookup(step: Part, drivers: Mapping[str, Any]) -> Part:
     """Describe a lookup. All of them run before any step, so that they read no artifacts."""
     driver = drivers[step.step]
-    parameters = {name: step.parameters[name] for name in driver.lookup_properties}
+    names = sorted({*driver.lookup_properties, "code_digest"})
+    parameters = {name: step.parameters[name] for name in names}
     interface = StepInterface(
         step=step.step,
         lookup=_dotted_path(driver.lookup_function),

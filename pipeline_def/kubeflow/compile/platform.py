@@ -5,7 +5,9 @@ from collections.abc import Collection
 from typing import Any
 
 from components.contract.configuration import require, to_json
+from components.contract.model_files import ONNX
 from components.storage.object_store import SCHEMES
+from components.trainer.config.model import PACKAGED
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.specification import (
@@ -19,6 +21,8 @@ from pipeline_def.kubeflow.specification import (
 )
 from pipeline_def.kubeflow.step_interface import (
     DEFAULT_ROOT,
+    EXTRAS,
+    LEARNERS,
     RESOLVED_PARAMETER,
     SETTINGS_VARIABLE,
     STORE_KEYS,
@@ -34,17 +38,28 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 
 def add_resources(
-    document: Specification, config: Config, target: Target, beam: Collection[str]
+    document: Specification,
+    config: Config,
+    target: Target,
+    beam: Collection[str],
+    *,
+    new_task: bool = False,
 ) -> None:
     """Write what the specification itself has of every task: resources, retries, environment.
 
     The tasks `beam` run Apache Beam.
     """
+    trainer = config.kubeflow.step(TRAINER.id)
     for task, definition in document.tasks.items():
         step, container = _step(document, config.kubeflow, task), document.container(task)
+        # Before anything else runs, unless the training has an image of its own.
+        checks = task in LEARNERS or (task == LOOKUPS and trainer.image in (None, step.image))
         starts_workers = task == TRAINER.id and config.kubeflow.workers > 1
         pod = PodSettings(
             retries=step.retries or 0,
+            secrets=sorted(name for keys in step.secrets.values() for name in keys.values()),
+            extras=needed_extras(config) if checks else (),
+            new_task=new_task and task == LOOKUPS,
             beam_args=tuple(config.beam_pipeline_args) if task in beam else (),
             workers=_worker_settings(config, container["image"]) if starts_workers else None,
         )
@@ -60,6 +75,17 @@ def add_resources(
         if step.retries:
             longest = {"backoffMaxDuration": _LONGEST[target]}
             definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
+
+
+def needed_extras(config: Config) -> tuple[str, ...]:
+    """Return the extras that the image of the training must have."""
+    packaged = config.model.weights == "imagenet" and config.model.name in PACKAGED
+    needed = {
+        "onnx": ONNX in config.export.formats,
+        # The weights of the first one are always there.
+        "weights": packaged and config.model.name != PACKAGED[0],
+    }
+    return tuple(extra for extra in EXTRAS if needed[extra])
 
 
 def _step(document: Specification, config: KubeflowConfig, task: str) -> StepConfig:
@@ -93,7 +119,7 @@ def platform_document(document: Specification, config: Config, target: Target) -
     for task in sorted(document.tasks):
         step = _step(document, config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, task)))
+            step = step.over(StepConfig(secrets=_store_secrets(config, task, step)))
         if settings := _kubernetes(step, optional="" if log in step.secrets else log):
             executors[executor_label(task)] = settings
     if not executors:
@@ -101,9 +127,14 @@ def platform_document(document: Specification, config: Config, target: Target) -
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, task: str) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, if the task itself opens it."""
+def _store_secrets(config: Config, task: str, step: StepConfig) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, if the task itself opens it.
+
+    Not if the user has set its keys: of two variables of one name, Kubernetes takes the last.
+    """
     kubeflow, steps = config.kubeflow, steps_of(task)
+    if step.variables & {*STORE_KEYS.values()}:
+        return {}
     opened = [option for step in steps for option in STEPS[step].opens]
     places = {option: operator.attrgetter(option)(config) for option in opened}
     if STORAGE in places:
@@ -176,5 +207,6 @@ def check_workers(config: Config, target: Target) -> None:
 
 def _worker_settings(config: Config, image: str) -> StepConfig:
     """Return the settings of the pods that the step Trainer starts."""
-    secrets = _store_secrets(config, TRAINER.id)
-    return config.kubeflow.step(TRAINER.id).over(StepConfig(image=image, secrets=secrets))
+    step = config.kubeflow.step(TRAINER.id)
+    secrets = _store_secrets(config, TRAINER.id, step)
+    return step.over(StepConfig(image=image, secrets=secrets))

@@ -7,7 +7,8 @@ executors, runs them, and translates their output back.
 import argparse
 import copy
 import dataclasses
-import importlib
+import importlib.util
+import itertools
 import json
 import logging
 import os
@@ -20,8 +21,12 @@ from components.contract.artifact_files import uses_other_machines
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, StorageError, UserError
 from components.contract.properties import LookupInput
+from components.evaluation.baseline_lookup import read_labels, require_same_task
 from components.host.startup import import_libraries
+from components.ingest.lookup import LISTING_PROPERTY
+from components.ingest.source.listing import read_listing
 from components.storage.folder import write_json
+from components.storage.saved_model import whole_versions
 from components.trainer.loop.cluster import Cluster
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.step.executor_io import (
@@ -34,14 +39,16 @@ from pipeline_def.kubeflow.step.executor_io import (
 from pipeline_def.kubeflow.step.kept_log import run_keeping_log
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import (
+    EXTRAS,
     FAILED,
     RESOLVED_PARAMETER,
     SETTINGS_VARIABLE,
     UNAVAILABLE,
     PodSettings,
     StepInterface,
+    describe_build,
 )
-from pipeline_def.steps import TRAINER
+from pipeline_def.steps import BASELINE_FINDER, EXAMPLE_GEN, TRAINER
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,6 +88,7 @@ def run_step(arguments: argparse.Namespace) -> None:
     """Run all steps or lookups of the pod, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
     settings = read_settings()
+    _check_extras(settings.extras)
     given = read_executor_input(arguments.executor_input)
     choose_endpoint(given)
     earlier: dict[str, dict[str, Any]] = {"artifacts": {}, "parameterValues": {}}
@@ -128,6 +136,15 @@ def read_settings() -> PodSettings:
     return from_json(PodSettings, os.environ.get(SETTINGS_VARIABLE, "{}"))
 
 
+def _check_extras(extras: Sequence[str]) -> None:
+    for module in itertools.chain.from_iterable(EXTRAS[extra] for extra in extras):
+        if importlib.util.find_spec(module) is None:
+            raise ConfigurationError(
+                f"This container image has no package {module.replace('_', '-')}: build it with "
+                f"{describe_build(extras)}."
+            )
+
+
 def _run_part(
     interface: StepInterface, given: dict[str, Any], settings: PodSettings
 ) -> dict[str, Any]:
@@ -136,10 +153,12 @@ def _run_part(
     direct = interface.direct or uses_other_machines(settings.beam_args)
     interface = dataclasses.replace(interface, direct=direct)
     prepared = prepare_input(given, interface)
+    _check_code(interface, prepared)
     if interface.lookup:
+        if interface.step == BASELINE_FINDER.id and not settings.new_task:
+            _check_task(prepared["inputs"]["parameterValues"])
         return {"parameterValues": {RESOLVED_PARAMETER: json.dumps(_look_up(prepared, interface))}}
     import_libraries()
-    _check_code(interface.step, prepared)
     if interface.workers > 1 and settings.workers:
         from pipeline_def.kubeflow.step.worker_step import run_workers
 
@@ -160,13 +179,16 @@ def _import(path: str) -> Any:
         ) from error
 
 
-def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
+def _check_code(interface: StepInterface, prepared: Mapping[str, Any]) -> None:
     """Reject an image with other code, whose result would be cached as that of the compiled."""
-    values = prepared["inputs"]["parameterValues"]
+    step, values = interface.step, prepared["inputs"]["parameterValues"]
     # TFX's own components have the property too, and may leave it null.
     choices = json.loads(values.get("custom_config") or "null") or {}
     named = (("model", "build_fn"), ("augmentation", "fn"))
     functions = [(choices.get(section) or {}).get(field) for section, field in named]
+    if interface.lookup and any(functions):
+        # Only the image of the training needs them.
+        return
     compiled = values.get("code_digest")
     if compiled and compiled != code_digest(step, *functions):
         raise ConfigurationError(
@@ -174,6 +196,15 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
             "from: build the image and compile the pipeline from the same commit, both with Python "
             "3.11 or both with a newer one, as the versions of TFX and TensorFlow depend on it."
         )
+
+
+def _check_task(properties: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` if the images are about other labels than the current model."""
+    found = json.loads(properties[f"{EXAMPLE_GEN.id}_{RESOLVED_PARAMETER}"])
+    if current := next(whole_versions(properties["pushed_models"]), None):
+        labels = read_listing(found[LISTING_PROPERTY]).labels()
+        others = "compile with another --name, or kubeflow.storage if that is set"
+        require_same_task(labels, read_labels(current), current, others=others)
 
 
 def _run_executor(
@@ -233,7 +264,14 @@ def run_program() -> int:
         given, settings = read_executor_input(arguments.executor_input), read_settings()
     except UserError:
         return main()
-    return run_keeping_log(main, arguments.step, pipeline, given, retries=settings.retries)
+    return run_keeping_log(
+        main,
+        arguments.step,
+        pipeline,
+        given,
+        retries=settings.retries,
+        secrets=settings.secrets,
+    )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 from components.contract.artifact_files import on_disk
 from components.contract.errors import ConfigurationError, UserError
+from components.trainer.config.training import can_search
 from pipeline_def.kubeflow.step_interface import (
     RESOLVED_PARAMETER,
     RUN_PARAMETERS,
@@ -25,6 +26,7 @@ from pipeline_def.kubeflow.step_interface import (
     is_integer,
     set_value,
 )
+from pipeline_def.steps import TUNER
 
 # The launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
@@ -158,7 +160,15 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             (name, *keys), value = parameter.place, values[parameter.name]
             if parameter.unset is not None and value is not None:
                 value = None if value == parameter.unset else to_integer(value, parameter.name)
-            properties[name] = set_value(properties.get(name), tuple(keys), value)
+            compiled = properties.get(name)
+            text = set_value(compiled, tuple(keys), value)
+            option = ".".join(keys)
+            changes = interface.step == TUNER.id and parameter.read(compiled) != value
+            if changes and can_search(option):
+                # A search leaves alone what the user has set.
+                fixed = [*json.loads(text)["training"]["fixed"], option]
+                text = set_value(text, ("training", "fixed"), fixed)
+            properties[name] = text
         resolved = json.loads(str(values.get(RESOLVED_PARAMETER) or "{}"))
     except ConfigurationError:
         raise

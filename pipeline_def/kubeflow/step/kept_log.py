@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class BoundedLog:
     cut: bool = False
     attempts: int = 0
     """Attempts before this pod, whose logs are in the store."""
+    secrets: Collection[str] = ()
+    """Variables that hold secrets, whatever their names."""
 
     def add(self, data: bytes) -> None:
         """Append bytes, and drop the oldest."""
@@ -59,7 +61,10 @@ class BoundedLog:
             # Whole lines: half a secret would not be found.
             log = b"... the beginning is left out ...\n" + log.partition(b"\n")[2]
         for name, value in environment.items():
-            if _SECRET.search(name) and len(value) >= _SHORTEST_SECRET:
+            # A secret made of a file often ends in a newline, which is not printed with it.
+            value = value.strip()
+            is_secret = name in self.secrets or _SECRET.search(name)
+            if is_secret and len(value) >= _SHORTEST_SECRET:
                 log = log.replace(value.encode(), b"***")
         return log
 
@@ -71,6 +76,7 @@ def run_keeping_log(
     executor_input: Mapping[str, Any],
     *,
     retries: int = 0,
+    secrets: Collection[str] = (),
 ) -> int:
     """Run a step and keep its log beside the artifacts of its run; return its exit status.
 
@@ -82,7 +88,7 @@ def run_keeping_log(
     # A worker's log is relayed by the step that started it.
     if folder is None or "TF_CONFIG" in os.environ or _CHILD in os.environ:
         return run()
-    log, ended = BoundedLog(), threading.Event()
+    log, ended = BoundedLog(secrets=secrets), threading.Event()
     url = kept_log(folder, task)
     keeper = threading.Thread(target=_keep, args=(url, log, ended, executor_input), daemon=True)
     keeper.start()

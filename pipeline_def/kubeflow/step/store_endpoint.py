@@ -31,7 +31,7 @@ def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
     if "AWS_ACCESS_KEY_ID" not in os.environ:
         for key, name in STORE_KEYS.items():
             if (file := Path(STORE_KEYS_FOLDER, key)).is_file():
-                os.environ[name] = file.read_text(encoding="utf-8")
+                os.environ[name] = file.read_text(encoding="utf-8").strip()
     if {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
         return
     endpoint = noted_endpoint(executor_input)

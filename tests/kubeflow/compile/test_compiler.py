@@ -28,11 +28,20 @@ from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification, Target, pod_of
-from pipeline_def.kubeflow.step_interface import LEARNERS
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step_interface import EXTRAS, LEARNERS
 from pipeline_def.pipeline import create_pipeline
 from pipeline_def.steps import STEPS
 from tests.conftest import Refusal
-from tests.kubeflow.conftest import GPU_STEP, MINIMAL, config, container, interface, settings_of
+from tests.kubeflow.conftest import (
+    GPU_STEP,
+    MINIMAL,
+    compile_file,
+    config,
+    container,
+    interface,
+    settings_of,
+)
 from tests.nodes import NODES
 from tests.repository import ROOT
 
@@ -128,8 +137,15 @@ def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
             ("resolved", "ImageExampleGen"),
             ("ExampleValidator_resolved", "ExampleValidator"),
             ("BaselineFinder_resolved", "BaselineFinder"),
+            ("Pusher_resolved", "BaselineFinder"),
         )
     }
+
+
+def test_lookups_can_tell_that_an_image_has_other_code(spec: Spec) -> None:
+    given = task(spec, LOOKUPS)["inputs"]["parameters"]
+    digests = {name.partition("_")[0] for name in given if name.endswith("_code_digest")}
+    assert digests == {"ImageExampleGen", "ExampleValidator", "BaselineFinder"}
 
 
 def keys(choices: Config, image: str = "i") -> dict[str, str]:
@@ -261,6 +277,7 @@ def test_resources_of_each_step() -> None:
     assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
     assert trainer["env"][0] == {"name": "A", "value": "1"}
     assert settings_of(compiled, "Trainer").retries == 3
+    assert settings_of(compiled, "Transform").secrets == ["VARIABLE"]
     last = container(compiled, "Evaluator-Pusher")
     assert (last["resources"]["memoryLimit"], last["resources"]["cpuLimit"]) == (64, 3)
     assert [var["name"] for var in last["env"]] == ["A", "B", "STEP_SETTINGS"]
@@ -296,8 +313,11 @@ def test_resources_on_vertex() -> None:
     assert accelerator == {"type": "NVIDIA_TESLA_T4", "count": "1"}
     assert compiled["defaultPipelineRoot"] == "gs://bucket/root"
     assert interface(compiled, "Trainer").direct
-    with pytest.raises(UserError, match=r"Vertex AI reads no platform document"):
-        compiler.compile_documents(config(steps=SETTINGS), target="vertex", image="i")
+    labels = {"Trainer": StepConfig(labels={"cost": "vision"})}
+    for steps, named in ((SETTINGS, "node_selector and tolerations and "), (labels, "labels and ")):
+        with pytest.raises(UserError, match=f"reads no platform document: remove {named}") as said:
+            compiler.compile_documents(config(steps=steps), target="vertex", image="i")
+        assert ("secrets" in str(said.value)) is (steps is SETTINGS)
 
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
@@ -327,6 +347,26 @@ def test_only_steps_that_open_the_store_get_its_secret(spec: Spec, compiled: lis
     assert with_secrets(spec, images) == reading
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        StepConfig(
+            secrets={"a-secret": {"id": "AWS_ACCESS_KEY_ID", "key": "AWS_SECRET_ACCESS_KEY"}}
+        ),
+        StepConfig(env={"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}),
+    ],
+)
+def test_keys_that_the_user_sets_are_not_set_a_second_time(spec: Spec, own: StepConfig) -> None:
+    choices = config(steps={"all": own})
+    document = platform.platform_document(Specification(spec), choices, "oss")
+    assert document
+    for executor in document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values():
+        named = [secret["secretName"] for secret in executor.get("secretAsEnv", [])]
+        assert named == [*own.secrets]
+    workers = config(steps={"all": own}, workers=2, storage="minio://bucket/models")
+    assert platform._worker_settings(workers, "i").secrets == own.secrets
+
+
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=$(HOME)"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
@@ -341,7 +381,10 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
 
 
 MISTAKES = {
-    "--kubeflow.storage gs://bucket/images/models": "lies in --data",
+    "--kubeflow.storage gs://bucket/images/models": "/models, which lies in --data",
+    "--kubeflow.pipeline_root gs://bucket/images/root": "/root/images, which lies in --data",
+    # The pipeline's folder below the root has its name: the folder of the images.
+    "--kubeflow.pipeline_root gs://bucket/": "gs://bucket/images, which lies in --data",
     "--kubeflow.steps '{Trainr: {cpu: 4}}'": "an unknown step, Trainr. Did you mean 'Trainer'?",
     "--kubeflow.steps '{Evaluator: {memory: 8}}'": "step, Evaluator. The steps are all, Evaluator-",
     "--name 'My images'": "Invalid pipeline name 'My images'",
@@ -359,6 +402,26 @@ def test_mistakes_exit_with_one_sentence(
 ) -> None:
     words = ("--output", tmp_path / "x.yaml", *shlex.split(argv))
     assert message in refusal(*MINIMAL, *words, program="kfp_runner")
+
+
+def test_the_image_must_have_the_extras_that_the_training_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.yaml"
+    options = ("--model.name", "efficientnet_lite2", "--export.formats", "[onnx]")
+    [spec, _] = compile_file(file, *options)
+    assert "must be built with --build-arg EXTRA='onnx weights'." in capsys.readouterr().out
+    for name in (LOOKUPS, "Trainer"):
+        assert settings_of(spec, name).extras == ["onnx", "weights"]
+    # The image of the lookups may lack them.
+    other = "{Trainer: {image: i:gpu}}"
+    [spec, _] = compile_file(file, *options, "--kubeflow.steps", other)
+    assert not settings_of(spec, LOOKUPS).extras
+    pod = {var["name"]: var["value"] for var in container(spec, "Trainer")["env"]}
+    monkeypatch.setenv("STEP_SETTINGS", pod["STEP_SETTINGS"])
+    monkeypatch.setitem(EXTRAS, "weights", ("no_such_model",))
+    assert entrypoint.main(["--step", "Trainer", "--interface={}", "--executor_input={}"]) == 2
+    assert "has no package no-such-model: build it with --build-arg" in capsys.readouterr().err
 
 
 def test_missing_options_and_help(capsys: pytest.CaptureFixture[str], refusal: Refusal) -> None:

@@ -11,12 +11,14 @@ import yaml
 
 import kfp_runner
 from components.ingest.source.corrections import COLUMNS
+from components.trainer.networks.weights_file import write_weights
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import LOOKUPS, Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.steps import STEPS
 from tests.conftest import Refusal
-from tests.kubeflow.conftest import MINIMAL, executor_input
+from tests.evaluation.saved_model_sample import saved_model
+from tests.kubeflow.conftest import MINIMAL, compile_file, container, executor_input
 from tests.pictures import write_folder
 
 OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in row.opens}
@@ -40,6 +42,7 @@ VOLUMES = "{{all: {{volumes: {{claim: {0}}}}}}}"
 def options(folder: str) -> Iterator[str]:
     for option, name in FILES.items():
         yield from (f"--{option}", f"{folder}/{name}")
+    yield from ("--model.name", "cnn")
 
 
 def test_every_option_that_names_a_place_is_opened_by_a_step_or_needs_none() -> None:
@@ -73,6 +76,21 @@ def test_a_volume_that_a_step_lacks_is_named(refusal: Refusal) -> None:
         assert f"that kubeflow.steps mounts in {step}." in said
 
 
+def test_a_weights_file_names_its_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
+) -> None:
+    steps = ("--kubeflow.steps", VOLUMES.format(tmp_path))
+    weights = ("--model.weights", f"{tmp_path}/backbone.npz", "--training.epochs", "3")
+    argv = (*MINIMAL, *steps, *weights, "--output", f"{tmp_path}/x.yaml")
+    said = refusal(*argv, program="kfp_runner")
+    assert "which names its network: set --model.name, too." in said
+    write_weights(f"{tmp_path}/backbone.npz", {}, network="resnet50")
+    assert kfp_runner.main([*argv, "--transfer.unfreeze", "none"]) == 0
+    printed = capsys.readouterr().out
+    assert "The model resnet50 takes" in printed
+    assert "Note: --training.epochs 3 changes nothing with transfer.unfreeze none." in printed
+
+
 def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
     """Run the lookups as Kubeflow would; return step → properties that are found."""
     name, whole = LOOKUPS, Specification(spec)
@@ -93,6 +111,33 @@ def resolved(spec: Spec, folder: Path) -> dict[str, dict[str, Any]]:
     # The name of the listing contains the fingerprint.
     parts["ImageExampleGen"].pop("listing")
     return parts
+
+
+def test_images_of_another_task_do_not_replace_the_model_in_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ("--kubeflow.steps", VOLUMES.format(tmp_path), "--data", str(tmp_path / "images"))
+    write_folder(tmp_path / "images", each=2)
+    model = saved_model(tmp_path / "storage/pushed/7", weights=b"fruits")
+    (model / "assets").mkdir()
+    (model / "assets/labels").write_text("apple\nplum\n")
+    [spec, _] = compile_file(tmp_path / "x.yaml", *steps)
+    with pytest.raises(AssertionError):
+        resolved(spec, tmp_path)
+    assert (
+        "Lookups: error: The images have no label in common with the current model, version 7 in "
+        f"{model.parent}, which knows apple, plum: compile with another --name, or "
+        "kubeflow.storage if that is set, or replace the model with --new_task."
+    ) in capsys.readouterr().err
+    [new, _] = compile_file(tmp_path / "x.yaml", *steps, "--new_task")
+    # In the variable of the pod, so that no cache key changes.
+    assert new["root"] == spec["root"]
+    with pytest.MonkeyPatch.context() as pod:
+        for variable in container(new, LOOKUPS)["env"]:
+            pod.setenv(variable["name"], variable["value"])
+        assert resolved(new, tmp_path)["BaselineFinder"]["found_baseline"] == str(model)
+    (model / "assets/labels").write_text("blue\nplum\n")
+    assert resolved(spec, tmp_path)["BaselineFinder"]["found_baseline"] == str(model)
 
 
 def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:

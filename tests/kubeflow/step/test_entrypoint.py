@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,11 @@ def test_an_image_with_other_code_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str | None, status: int
 ) -> None:
     here = digest or code_digest("Trainer")
-    argv = arguments(tmp_path, interface("Copier", step="Trainer"), code_digest=here)
-    assert entrypoint.main(argv) == status
-    rejected = "This container image holds other code for Trainer" in capsys.readouterr().err
-    assert rejected is (status == 2)
+    step = interface("Copier", step="Trainer")
+    for given in (step, replace(step, executor="", lookup=f"{__name__}.find")):
+        assert entrypoint.main(arguments(tmp_path, given, code_digest=here)) == status
+        rejected = "This container image holds other code for Trainer" in capsys.readouterr().err
+        assert rejected is (status == 2)
 
 
 @pytest.mark.parametrize(

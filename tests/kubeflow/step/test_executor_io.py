@@ -77,6 +77,18 @@ def test_run_parameters_replace_compiled_values() -> None:
     assert properties(INGEST, data="gs://b/i") == {"input_base": "gs://b/i"}
 
 
+def test_a_search_leaves_alone_what_the_run_sets() -> None:
+    training = {"epochs": 20, "learning_rate": 0.5, "seed": 1, "fixed": ["model.width"]}
+    values = {"training_epochs": 5.0, "training_learning_rate": 0.5, "training_seed": 2.0}
+    for step, fixed in (
+        ("Tuner", ["model.width", "training.epochs"]),
+        ("Trainer", ["model.width"]),
+    ):
+        compiled = json.dumps({"training": training})
+        [text] = properties(replace(TRAINER, step=step), custom_config=compiled, **values).values()
+        assert json.loads(text)["training"] == {**training, "epochs": 5, "seed": 2, "fixed": fixed}
+
+
 def test_storage_folder() -> None:
     for storage, expected in (
         ("gs://models/prod/", "gs://models/prod/pushed"),

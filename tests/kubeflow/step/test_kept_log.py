@@ -131,6 +131,13 @@ def test_a_retry_adds_and_a_store_that_fails_costs_only_the_log(tmp_path: Path) 
     assert (status, "WARNING The log is not kept: " in shown) == (0, True)
 
 
+def test_secrets_are_masked_whatever_their_names_and_ends() -> None:
+    log = kept_log.BoundedLog(secrets=["DB_LOGIN"])
+    log.add(b"login correct horse, token battery staple, home /home/user\n")
+    variables = {"DB_LOGIN": "correct horse", "TOKEN": "battery staple\n", "HOME": "/home/user"}
+    assert log.content(variables) == b"login ***, token ***, home /home/user\n"
+
+
 def test_the_end_of_a_long_log_is_kept_in_whole_lines() -> None:
     log, secret = kept_log.BoundedLog(), "0123456789abcdef"
     for number in range(40_000):
