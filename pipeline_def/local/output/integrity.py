@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.contract.artifact_files import on_disk
-from components.contract.model_files import PUSHED_FORMATS
+from components.contract.model_files import PUSHED_CARD, PUSHED_FORMATS
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
@@ -136,7 +136,10 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
             return []
         artifacts = _list_live(store)
         lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted, damaged)]
-        rows = [(_DELETED, artifact.number) for artifact in lost]
+        # A later push of the same model has replaced the formats and the card of its version.
+        newest = {artifact.pushed: artifact.number for artifact in artifacts}
+        replaced = [a for a in artifacts if a.pushed and a.number != newest[a.pushed]]
+        rows = [(_DELETED, artifact.number) for artifact in (*lost, *replaced)]
         store.executemany("UPDATE Artifact SET state = ? WHERE id = ?", rows)
         kept = frozenset(artifact.uri for artifact in artifacts)
         for [number] in store.execute(_FIND_RUNNING, (_RUNNING,)).fetchall():
@@ -167,7 +170,7 @@ def list_complete(layout: Layout) -> set[str]:
 def _list_live(store: sqlite3.Connection) -> list[_Artifact]:
     rows = store.execute(
         "SELECT id, uri, string_value FROM Artifact LEFT JOIN ArtifactProperty "
-        "ON artifact_id = id AND ArtifactProperty.name = ? WHERE state = ?",
+        "ON artifact_id = id AND ArtifactProperty.name = ? WHERE state = ? ORDER BY id",
         (_DESTINATION, _LIVE),
     )
     return [_Artifact._make(row) for row in rows]
@@ -192,7 +195,9 @@ def _is_complete(
         return False
     places = [artifact.uri]
     if artifact.pushed is not None:
-        is_there = os.path.exists(os.path.join(artifact.pushed, GRAPH))
+        # Users complete the card, so its content may differ.
+        names = (GRAPH, PUSHED_CARD)
+        is_there = all(os.path.exists(os.path.join(artifact.pushed, name)) for name in names)
         if artifact.pushed in damaged or not is_there:
             return False
         places.append(os.path.join(artifact.pushed, PUSHED_FORMATS))
