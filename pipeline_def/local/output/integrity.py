@@ -21,6 +21,7 @@ from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
 from pipeline_def.runs.record import Step, describe_failure
+from pipeline_def.steps import ANOMALY_GATE
 
 _Content = Mapping[str, list[int]]
 """Path below the artifact's folder, or "" if it is a file → bytes, time of the last change in
@@ -135,7 +136,7 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
         if not store:
             return []
         artifacts = _list_live(store)
-        lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted, damaged)]
+        lost = [a for a in artifacts if not _is_complete(layout, a, noted, damaged)]
         # A later push of the same model has replaced the formats and the card of its version.
         newest = {artifact.pushed: artifact.number for artifact in artifacts}
         replaced = [a for a in artifacts if a.pushed and a.number != newest[a.pushed]]
@@ -163,7 +164,7 @@ def list_complete(layout: Layout) -> set[str]:
         artifacts = _list_live(store)
     uris = {artifact.uri for artifact in artifacts}
     is_known = all(uri in noted for uri in uris if on_disk(uri))
-    is_right = is_known and all(_is_complete(artifact, noted, ()) for artifact in artifacts)
+    is_right = is_known and all(_is_complete(layout, artifact, noted, ()) for artifact in artifacts)
     return uris if is_right else set()
 
 
@@ -186,12 +187,16 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
 
 
 def _is_complete(
-    artifact: _Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
+    layout: Layout, artifact: _Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
 ) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
+        return False
+    is_gate = artifact.uri.startswith(f"{layout.artifacts}/{ANOMALY_GATE.id}/")
+    # The gate keeps the statistics that later runs are compared with.
+    if is_gate and not any(Path(layout.statistics).glob("*")):
         return False
     places = [artifact.uri]
     if artifact.pushed is not None:
