@@ -49,7 +49,7 @@ heavy = {"tfx", "tensorflow", "apache_beam"} & sys.modules.keys()
 assert not heavy, heavy
 """
 # Resolved by the driver, not given.
-INTERNAL = {"found_baseline", "found_files", "training_key"}
+INTERNAL = {"baseline_digest", "found_baseline", "found_files", "training_key"}
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

@@ -87,6 +87,9 @@ GOLDEN_FOLDER = "golden"
 FORMATS_PROPERTY = "formats"
 """Property of the blessing: the formats that may be pushed, separated by commas."""
 
+PUSHED_CARD = "MODEL_CARD.md"
+"""The card of a pushed model, beside `saved_model.pb`."""
+
 PUSHED_FORMATS = "formats"
 """Folder of the other formats in a pushed model."""
 

@@ -37,6 +37,7 @@ def BaselineFinder(
     pushed_models: Parameter[str] = "",
     found_baseline: Parameter[str] = None,
     training_key: Parameter[str] = None,
+    baseline_digest: Parameter[str] = None,
 ) -> None:
     """Copy the last pushed model that is not the candidate.
 
@@ -55,6 +56,7 @@ def BaselineFinder(
         pushed_models: folder of Pusher's versions. Empty: there is no current model.
         found_baseline: result of the driver; None if no driver ran.
         training_key: key of what decides on the candidate, if the driver ran before there was one.
+        baseline_digest: digest of the baseline that the driver found, for the cache key.
     """
     folder, candidate = found_baseline, path_utils.serving_model_path(model.uri)
     if folder is None or training_key:

@@ -28,6 +28,9 @@ from components.storage.saved_model import (
 FOUND_KEY = "found_baseline"
 """The execution property with the folder of the baseline, or ""."""
 
+DIGEST_KEY = "baseline_digest"
+"""The execution property with a digest of the baseline: another model may lie in its folder."""
+
 TRAINING_PROPERTY = "training"
 """Property of the lookup on Kubeflow, where it runs before there is a candidate: a digest of what
 decides on the candidate, beside its other properties."""
@@ -46,7 +49,8 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     pushed_models = properties.get("pushed_models", "")
     if TRAINING_PROPERTY not in properties:
         candidate = os.path.join(inputs["model"].uri, SERVING_FOLDER)
-        return {FOUND_KEY: find_baseline(pushed_models, candidate)}
+        found = find_baseline(pushed_models, candidate)
+        return {FOUND_KEY: found, DIGEST_KEY: model_digest(found) if found else ""}
     others = ("pushed_models", "code_digest")
     deciding = {name: value for name, value in properties.items() if name not in others}
     key = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]

@@ -16,6 +16,7 @@ from components.contract.model_files import (
     GOLDEN_FOLDER,
     LABELS_FILE,
     MANIFEST_FILE,
+    PUSHED_CARD,
     PUSHED_FORMATS,
     format_file,
 )
@@ -26,9 +27,6 @@ from components.storage.folder import replace_file
 from components.storage.folder_listing import find_files
 from components.storage.saved_model import note_candidate
 from components.storage.transfer import copy_file, copy_folder, remove_file, remove_folder
-
-PUSHED_CARD = "MODEL_CARD.md"
-"""Name of the card beside `saved_model.pb`."""
 
 
 class Executor(executor.Executor):

@@ -24,7 +24,12 @@ from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
 from components.records.shard_files import count_examples
 from components.storage.retry import count_retries
-from components.storage.saved_model import read_rollback, whole_versions
+from components.storage.saved_model import (
+    SERVING_FOLDER,
+    model_digest,
+    read_rollback,
+    whole_versions,
+)
 from components.validation.config import ValidationConfig
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_push
@@ -122,8 +127,12 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
     in_use = next(whole_versions(layout.pushed), None)
     rollback = read_rollback(in_use) if in_use else None
-    withdrawn = rollback.withdrawn.values() if rollback else ()
-    pushed = record.pushed if record.pushed and record.pushed.version not in withdrawn else None
+    digest = model_digest(os.path.join(outputs[TRAINER.id]["model"].uri, SERVING_FOLDER))
+    is_withdrawn = bool(rollback and digest in rollback.withdrawn)
+    pushed = record.pushed.destination if record.pushed and not is_withdrawn else None
+    if in_use and record.blessed and model_digest(in_use) == digest:
+        # A rollback may have pushed it again since the run that this one takes the push from.
+        pushed = in_use
     baseline = record.baseline
     if baseline:
         pushing = find_push(layout.output, baseline["version"])
@@ -149,8 +158,8 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         "formats": {entry["kind"]: entry["reason"] for entry in report.get("formats", ())},
         "findings": report["examination"]["findings"],
         "try_first": report["examination"].get("first", ""),
-        "pushed_model": pushed.destination if pushed else None,
-        "rolled_back_to": rollback.restored if rollback and not pushed else None,
+        "pushed_model": pushed,
+        "rolled_back_to": rollback.restored if rollback and is_withdrawn else None,
         "model_in_use": in_use,
         "store_retries": count_retries(),
         "nodes": {

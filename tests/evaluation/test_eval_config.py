@@ -12,6 +12,7 @@ from tfx.types import standard_artifacts
 from tfx.types.standard_artifacts import Model
 
 from components.contract.errors import StorageError, UserError
+from components.contract.properties import LookupInput
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.evaluation.config import EvaluationConfig, Threshold
@@ -40,6 +41,17 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
         saved_model(tmp_path / "pushed" / version, weights=weights)
     baseline = find_baseline(str(tmp_path / "pushed"), str(candidate))
     assert baseline == (str(tmp_path / "pushed" / expected) if expected else "")
+
+
+def test_another_model_in_the_folder_of_the_baseline_is_noticed(tmp_path: Path) -> None:
+    saved_model(tmp_path / "candidate" / "Format-Serving", weights=b"new")
+    candidate = {"model": LookupInput(str(tmp_path / "candidate"), 0, "")}
+    found = []
+    for weights in (b"old", b"old", b"other"):
+        shutil.rmtree(tmp_path / "pushed", ignore_errors=True)
+        saved_model(tmp_path / "pushed" / "1", weights=weights)
+        found.append(look_up(candidate, {"pushed_models": str(tmp_path / "pushed")}))
+    assert found[0] == found[1] != found[2]
 
 
 def test_the_baseline_is_found_before_there_is_a_candidate(

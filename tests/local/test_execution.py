@@ -18,13 +18,14 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, DataError, StorageError
+from components.contract.model_files import PUSHED_CARD
 from components.images.options import TransformConfig
 from components.trainer.config.model import ModelConfig
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.first_look import FirstLook
-from pipeline_def.local.output.integrity import drop_incomplete, note_files
+from pipeline_def.local.output.integrity import drop_incomplete, list_complete, note_files
 from pipeline_def.local.runner import describe_output
 from pipeline_def.runs.record import RunRecord, Step, describe_failure, read_records
 
@@ -175,26 +176,47 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
     assert [*Path(Layout(config.output).artifacts).glob("Produce/made/1/weights")]
 
 
+def publish_pushes(layout: Layout, versions: dict[str, Path]) -> None:
+    """Leave the artifacts of pushes: folder → version, which has been written."""
+    pushes = []
+    for folder, version in versions.items():
+        pushed = standard_artifacts.PushedModel()
+        pushed.uri = folder
+        pushed.set_string_custom_property("pushed_destination", str(version))
+        pushes.append(pushed)
+    with metadata.Metadata(sqlite_metadata_connection_config(layout.metadata)) as handle:
+        handle.publish_artifacts(pushes)
+    outputs = {artifact.uri: describe_output(artifact) for artifact in pushes}
+    note_files(layout, Step("done", outputs=outputs))
+
+
+def test_a_version_has_the_formats_and_the_card_of_its_last_push(tmp_path: Path) -> None:
+    layout, version = Layout(str(tmp_path)), tmp_path / "version"
+    folders = [str(tmp_path / name) for name in ("with formats", "without")]
+    for folder in (*folders, str(version)):
+        Path(folder).mkdir()
+    for name in ("saved_model.pb", PUSHED_CARD):
+        (version / name).touch()
+    publish_pushes(layout, dict.fromkeys(folders, version))
+    assert drop_incomplete(layout) == []
+    (version / PUSHED_CARD).write_text("completed by a user")
+    assert list_complete(layout) == {folders[1]}
+    (version / PUSHED_CARD).unlink()
+    assert drop_incomplete(layout) == [folders[1]]
+
+
 @pytest.mark.slow
 def test_a_pushed_model_that_is_gone_is_pushed_again(config: Config, tmp_path: Path) -> None:
     layout = Layout(str(tmp_path))
-    connection = metadata.sqlite_metadata_connection_config(layout.metadata)
-    names = ("kept", "gone", "damaged", "changed")
+    names = ("kept", "gone", "no card", "damaged", "changed")
     for name in names:
         (tmp_path / name / "formats").mkdir(parents=True)
         (tmp_path / name / "formats" / "float.tflite").write_text("a small version")
         (tmp_path / name / "saved_model.pb").touch()
-    pushes = []
-    for name in names:
-        pushed = standard_artifacts.PushedModel()
-        pushed.uri = str(tmp_path / name)
-        pushed.set_string_custom_property("pushed_destination", str(tmp_path / name))
-        pushes.append(pushed)
-    with metadata.Metadata(connection) as handle:
-        handle.publish_artifacts(pushes)
-    outputs = {artifact.uri: describe_output(artifact) for artifact in pushes}
-    note_files(layout, Step("done", outputs=outputs))
+        (tmp_path / name / PUSHED_CARD).touch()
+    publish_pushes(layout, {str(tmp_path / name): tmp_path / name for name in names})
     (tmp_path / "gone" / "saved_model.pb").unlink()
+    (tmp_path / "no card" / PUSHED_CARD).unlink()
     (tmp_path / "damaged" / "formats" / "float.tflite").write_text("a small")
     (tmp_path / "changed" / "formats" / "float.tflite").write_text("a small Version")
     assert drop_incomplete(layout) == [str(tmp_path / name) for name in sorted(names[1:])]

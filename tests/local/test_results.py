@@ -11,10 +11,12 @@ import local_runner
 from components.contract.artifact_files import METRICS_FILE, PAGE_FILE
 from components.contract.example import INDEX_FILE, SUMMARY_FILE
 from components.contract.model_files import INPUT_FILE
+from components.storage.saved_model import ROLLBACK, SERVING_FOLDER, model_digest
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results, summarize
 from pipeline_def.runs.record import Data, Pushed, Recorder, RunRecord, Step, StepOutput
 from tests.conftest import Refusal
+from tests.evaluation.saved_model_sample import saved_model
 from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
@@ -67,7 +69,9 @@ def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, 
     )
     end(recorder, "StatisticsGen", statistics=({}, {}))
     end(recorder, "ExampleValidator", anomalies=({"split_names": "[]"}, {}))
-    end(recorder, "Trainer", model_run=({}, {INPUT_FILE: TRAINING}))
+    end(recorder, "Trainer", model_run=({}, {INPUT_FILE: TRAINING}), model=({}, {}))
+    model = recorder.record.steps["Trainer"].outputs["model"].uri
+    saved_model(Path(model, SERVING_FOLDER), weights=b"of the candidate")
     end(recorder, "BaselineFinder", baseline=(version, {}))
     end(recorder, "Evaluator", blessing=({"blessed": 1}, {}), evaluation=({"split": "test"}, {}))
     files: dict[str, Any] = {PAGE_FILE: "the page"}
@@ -124,6 +128,33 @@ def test_what_a_user_gets_after_the_last_step(
     Path(layout.report).mkdir()
     monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
     assert f"Cannot write {layout.report}: Is a directory." in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("model", "withdrawn", "pushed", "expected"),
+    [
+        pytest.param("another", "the candidate", 1, (None, "17"), id="back"),
+        pytest.param("the candidate", "", 0, ("19", None), id="back and forward"),
+        pytest.param("another", "a third", 0, (None, None), id="from a third model"),
+    ],
+)
+def test_what_is_pushed_after_a_rollback(
+    recorder: Recorder,
+    tmp_path: Path,
+    model: str,
+    withdrawn: str,
+    pushed: int,
+    expected: tuple[str | None, str | None],
+) -> None:
+    facts = {"pushed": pushed, "pushed_version": "18", "pushed_destination": "/pushed/18"}
+    record = record_all(recorder, baseline=None, pushed=facts)
+    in_use = saved_model(tmp_path / "pushed" / "19", weights=f"of {model}".encode())
+    gone = saved_model(tmp_path / "gone", weights=f"of {withdrawn}".encode())
+    rollback = {"restored": "17", "withdrawn": {model_digest(str(gone)): "18"}}
+    (in_use / ROLLBACK).write_text(json.dumps(rollback))
+    summary = summarize(record, Layout(str(tmp_path)), [])
+    path = summary["pushed_model"]
+    assert (path and Path(path).name, summary["rolled_back_to"]) == expected
 
 
 @pytest.mark.parametrize(

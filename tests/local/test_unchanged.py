@@ -65,6 +65,7 @@ def record_run(config: Config) -> None:
     pipeline = create_pipeline(seen.config, metadata=layout.metadata, listing=seen.listing)
     steps: dict[str, Step] = {}
     uris: dict[int, str] = {}
+    Path(layout.statistics, "2").mkdir(parents=True)
     with metadata.Metadata(sqlite_metadata_connection_config(layout.metadata)) as handle:
         for node in pipeline.components:
             step_outputs = {}
@@ -209,6 +210,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another schema": edit("schema.pbtxt", "feature", " feature"),
     "an image more to predict": add(f"{PREDICTED}/new.jpeg"),
     "statistics of other examples": add_statistics,
+    "the kept statistics are lost": lambda home: shutil.rmtree(home / "out/statistics"),
     "another current model": push_another,
     "a pushed model that is damaged": lambda home: saved_model(home / "out/pushed/5", weights=b""),
     "a folder is lost": lambda home: shutil.rmtree(home / TRAINER),

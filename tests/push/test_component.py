@@ -14,10 +14,11 @@ from tfx import types
 from tfx.types import standard_artifacts
 
 from components.contract.artifact_files import CARD_FILE, write_text
+from components.contract.model_files import PUSHED_CARD
 from components.contract.tfx_classes import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push import executor, versions
-from components.push.executor import PUSHED_CARD, Executor
+from components.push.executor import Executor
 from components.storage.folder import replace_file
 from components.storage.folder_listing import find_files
 from components.storage.saved_model import FILES, model_digest, read_candidate, whole_versions

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.contract.artifact_files import on_disk
-from components.contract.model_files import PUSHED_FORMATS
+from components.contract.model_files import PUSHED_CARD, PUSHED_FORMATS
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.checks import explain_inconsistency
 from pipeline_def.runs.record import Step, describe_failure
+from pipeline_def.steps import ANOMALY_GATE
 
 _Content = Mapping[str, list[int]]
 """Path below the artifact's folder, or "" if it is a file → bytes, time of the last change in
@@ -135,8 +136,11 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
         if not store:
             return []
         artifacts = _list_live(store)
-        lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted, damaged)]
-        rows = [(_DELETED, artifact.number) for artifact in lost]
+        lost = [a for a in artifacts if not _is_complete(layout, a, noted, damaged)]
+        # A later push of the same model has replaced the formats and the card of its version.
+        newest = {artifact.pushed: artifact.number for artifact in artifacts}
+        replaced = [a for a in artifacts if a.pushed and a.number != newest[a.pushed]]
+        rows = [(_DELETED, artifact.number) for artifact in (*lost, *replaced)]
         store.executemany("UPDATE Artifact SET state = ? WHERE id = ?", rows)
         kept = frozenset(artifact.uri for artifact in artifacts)
         for [number] in store.execute(_FIND_RUNNING, (_RUNNING,)).fetchall():
@@ -160,14 +164,14 @@ def list_complete(layout: Layout) -> set[str]:
         artifacts = _list_live(store)
     uris = {artifact.uri for artifact in artifacts}
     is_known = all(uri in noted for uri in uris if on_disk(uri))
-    is_right = is_known and all(_is_complete(artifact, noted, ()) for artifact in artifacts)
+    is_right = is_known and all(_is_complete(layout, artifact, noted, ()) for artifact in artifacts)
     return uris if is_right else set()
 
 
 def _list_live(store: sqlite3.Connection) -> list[_Artifact]:
     rows = store.execute(
         "SELECT id, uri, string_value FROM Artifact LEFT JOIN ArtifactProperty "
-        "ON artifact_id = id AND ArtifactProperty.name = ? WHERE state = ?",
+        "ON artifact_id = id AND ArtifactProperty.name = ? WHERE state = ? ORDER BY id",
         (_DESTINATION, _LIVE),
     )
     return [_Artifact._make(row) for row in rows]
@@ -183,16 +187,22 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
 
 
 def _is_complete(
-    artifact: _Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
+    layout: Layout, artifact: _Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
 ) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
         return False
+    is_gate = artifact.uri.startswith(f"{layout.artifacts}/{ANOMALY_GATE.id}/")
+    # The gate keeps the statistics that later runs are compared with.
+    if is_gate and not any(Path(layout.statistics).glob("*")):
+        return False
     places = [artifact.uri]
     if artifact.pushed is not None:
-        is_there = os.path.exists(os.path.join(artifact.pushed, GRAPH))
+        # Users complete the card, so its content may differ.
+        names = (GRAPH, PUSHED_CARD)
+        is_there = all(os.path.exists(os.path.join(artifact.pushed, name)) for name in names)
         if artifact.pushed in damaged or not is_there:
             return False
         places.append(os.path.join(artifact.pushed, PUSHED_FORMATS))
