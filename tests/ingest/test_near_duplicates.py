@@ -162,10 +162,10 @@ TOO_MANY = {
         "images of class 'dog' are near duplicates: they are divided",
         1,
     ),
-    "twins of other labels": (
-        {f"{'ab'[n % 2]}/{n}.jpg": (10 + n // 2, 95 - n % 2 * 35) for n in range(10)},
-        "eval would have no images. They are left where they are",
-        2,
+    "twins of the only images of classes": (
+        {f"{'bca'[min(n, 2)]}/{n}.jpg": (10 + n % 10, 60 if n < 2 else 95) for n in range(12)},
+        "of train would have no images. They are left where they are",
+        None,
     ),
     "all of a class, twins of another's": (
         {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (n if n < 20 else 1, 95 - n) for n in range(22)},
