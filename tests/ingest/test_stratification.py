@@ -152,9 +152,7 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
 def test_groups_of_several_labels_are_divided_like_a_class(tmp_path: Path, group: int) -> None:
     """Of five patients, each with images of both labels, one is for eval, whatever their names."""
     labels = {f"{label}/{number}.jpg": label for label in "ab" for number in range(50)}
-    rows = [
-        f"{path},{label},{group} {number % 5}" for number, (path, label) in enumerate(labels.items())
-    ]
+    rows = [f"{path},{label},{group} {n % 5}" for n, (path, label) in enumerate(labels.items())]
     for label in "ab":
         write(tmp_path / "images", label, images=50)
     manifest = tmp_path / "list.csv"
