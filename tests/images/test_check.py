@@ -38,7 +38,6 @@ def seen_by_the_model(data: bytes) -> np.ndarray[Any, Any]:
     return image.numpy().astype(int)  # type: ignore[no-any-return]
 
 
-ANIMATED = {"save_all": True, "append_images": [picture(2).convert("P")]}
 KEPT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "JPEG": ("JPEG", "RGB", {}),
     "JPEG of a phone": ("MPO", "RGB", {}),
@@ -50,7 +49,6 @@ KEPT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "PNG, black and white": ("PNG", "1", {}),
     "BMP": ("BMP", "RGB", {}),
     "GIF": ("GIF", "P", {}),
-    "GIF, of which the first frame counts": ("GIF", "P", ANIMATED),
 }
 
 
@@ -70,12 +68,15 @@ def test_kept_byte_for_byte(name: str) -> None:
     assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
 
 
-TRANSCODED = {
+ANIMATED = {"save_all": True, "append_images": [picture(2).convert("P")]}
+TRANSCODED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "CMYK": ("JPEG", "CMYK", {}),
     "WebP": ("WEBP", "RGB", {"lossless": True}),
     "TIFF": ("TIFF", "RGB", {}),
     # TensorFlow takes palette indices for shades of gray.
     "BMP with a palette": ("BMP", "P", {}),
+    # It decodes all frames, which may exceed the memory, to return the first.
+    "animated GIF": ("GIF", "P", ANIMATED),
     "gray PNG with transparency": ("PNG", "LA", {}),
 }
 
