@@ -155,7 +155,7 @@ def photograph(seed: int, height: int, width: int) -> bytes:
     return encode(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), "JPEG", quality=92)
 
 
-@pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96)])
+@pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96), (48, 48)])
 def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
     """Else the served model would see sharper images than it was trained on."""
     options = ImageOptions(shrink=shrink)

@@ -331,6 +331,13 @@ def test_images_are_shrunk_as_by_pillow(name: str) -> None:
     assert np.abs(decoded - oracle).mean() < 2
 
 
+def test_the_header_decides_the_size_of_a_shrunk_jpeg() -> None:
+    """As in the served graph. At half the scale, 116 pixels wide, it would become 19 pixels."""
+    data = encode(picture(1, height=200, width=231), "JPEG")
+    checked = check_image(data, IngestConfig(shrink=16))
+    assert (checked.height, checked.width) == (16, 18)
+
+
 def test_shrinking_averages_fine_patterns() -> None:
     stripes = np.tile(np.array([[0, 255]], np.uint8), (512, 256))
     checked = check_image(encode(Image.fromarray(stripes), "JPEG"), IngestConfig(shrink=64))
