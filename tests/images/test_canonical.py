@@ -174,6 +174,17 @@ def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
     assert np.abs(served - trained).mean() < 2 < np.abs(unaware - trained).mean()
 
 
+def test_the_graph_stores_a_shrunk_image_of_the_right_size_as_ingest_does() -> None:
+    """Without encoding it a second time."""
+    file = photograph(0, 96, 96)
+    options, config = ImageOptions(shrink=32), TransformConfig(size=32, quality=20)
+    encoded = tf.constant([check_image(file, options).encoded, file])
+    trained, served = canonicalize(encoded, config, ingest=options).numpy()
+    assert abs(len(trained) - len(served)) < 0.1 * len(trained)
+    pixels = decode(tf.constant([trained, served]), config).numpy().astype(int)
+    assert np.abs(pixels[0] - pixels[1]).mean() < 2
+
+
 # As it is; smaller; larger by a whole and by another factor; flat and tall.
 SIZES = ((30, 30), (20, 17), (60, 90), (101, 131), (1, 40))
 
