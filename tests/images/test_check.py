@@ -167,6 +167,8 @@ ODD = {
     "two tags": camera(1, exif=exif(ENTRY, ENTRY.replace(b"\6", b"\1"))),
     "no TIFF header": camera(1, exif=exif(ENTRY).replace(b"*", b"?")),
     "behind more segments than the graph skips": behind(1001 * COMMENT, camera(6)),
+    "behind what the graph searches": behind(b"\xff\xed\xff\xff" + bytes(65_533), camera(6)),
+    "across the end of what it searches": behind(b"\xff\xed\xff\xe1" + bytes(65_503), camera(6)),
     **{f"{kind} 6": encode(picture(1), kind, exif=turned(6)) for kind in ("TIFF", "WEBP", "AVIF")},
 }
 
