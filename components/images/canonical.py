@@ -31,9 +31,9 @@ def canonicalize(
         file, orientation = row
         image, kept = decode_upright(file, orientation)
         if ingest and ingest.shrink:
-            smaller = tf.reduce_min(tf.shape(image)[:2]) <= ingest.shrink
-            image = tf.cond(smaller, lambda: image, lambda: _shrink(image, ingest))
-            kept &= smaller
+            given, smaller = (file, image), tf.reduce_min(tf.shape(image)[:2]) <= ingest.shrink
+            file, image = tf.cond(smaller, lambda: given, lambda: _shrink(given[1], ingest))
+            kept |= tf.logical_not(smaller)
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
         image = tf.cond(
             right_size, lambda: image, lambda: _resize(image, size=size, fit=config.fit)
@@ -56,8 +56,11 @@ def decode_upright(file: tf.Tensor, orientation: tf.Tensor) -> tuple[tf.Tensor, 
     return tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation)), upright
 
 
-def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
-    """Shrink and encode uint8 [height, width, 3] as `transcode.shrink` and `to_jpeg` do."""
+def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tuple[tf.Tensor, tf.Tensor]:
+    """Shrink uint8 [height, width, 3] as `transcode.shrink` and `to_jpeg` do.
+
+    Return the JPEG, and its pixels.
+    """
     shape = tf.cast(tf.shape(image)[:2], tf.float64)
     factor = tf.reduce_min(shape) / ingest.shrink
     size = tf.maximum(tf.cast(tf.round(shape / factor), tf.int32), ingest.shrink)
@@ -67,7 +70,8 @@ def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
         lambda: tf.image.resize(image, size),
     )
     pixels = tf.saturate_cast(tf.round(resized), tf.uint8)
-    return decode_jpeg(tf.io.encode_jpeg(pixels, quality=ingest.quality, chroma_downsampling=True))
+    file = tf.io.encode_jpeg(pixels, quality=ingest.quality, chroma_downsampling=True)
+    return file, decode_jpeg(file)
 
 
 def encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:

@@ -28,8 +28,8 @@ from components.images.transcode import (
 from components.storage.fetch import Content, Unread
 
 # TensorFlow decodes these to the pixels that a person sees, but for the orientation; of MPO, which
-# many phones write, it takes the first picture. GIF and BMP are compared pixel by pixel; anything
-# else is transcoded.
+# many phones write, it takes the first picture. BMP and GIF of one frame are compared pixel by
+# pixel; anything else is transcoded.
 _KEPT_MODES = {
     "JPEG": frozenset({"L", "RGB"}),
     "MPO": frozenset({"L", "RGB"}),
@@ -87,12 +87,19 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
     if orientation and _is_kept(data, image):
         return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
-    if compared and orientation == 1:
+    # TensorFlow decodes all frames, of any size, to return the first.
+    if compared and orientation == 1 and not _has_frames(image):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, as_seen(image, orientation=1)):
                 return _as_it_is(data, image, pixels, config)
     return _store(data, image, config)
+
+
+def _has_frames(image: Image.Image) -> bool:
+    with contextlib.suppress(Exception):
+        return bool(getattr(image, "is_animated", False))
+    return True  # What follows the first frame is broken.
 
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:

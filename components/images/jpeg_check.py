@@ -43,6 +43,11 @@ _MOST_MARKERS = 10_000
 # Within entropy-coded data, zeros or a restart follow 0xFF.
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
+# libjpeg's scaled pixels are not the means of areas that the served graph computes. Of photographs
+# 362 pixels high that are shrunk to 32, decoding at least 2, 4 or 6 times as many pixels differs by
+# 1.9, 1.3 or 0.1 of 255 levels; for 12 megapixels and 256, it takes 50, 55 or 89 ms.
+_SCALE = 6
+
 # Visible damage, in libjpeg's words; it also warns of harmless oddities.
 _DAMAGE = {"premature end": Category.TRUNCATED, "bad huffman": Category.UNREADABLE}
 
@@ -147,8 +152,8 @@ def decode_jpeg(
         return CheckedImage(data, "jpeg", *seen, channels, None)
     try:
         if smaller and config.shrink:
-            pixels = shrink(_decode_small(data, gray, config.shrink), side=config.shrink)
-            pixels = turn(pixels, orientation)
+            scaled = _decode_small(data, gray, config.shrink)
+            pixels = turn(shrink(scaled, side=config.shrink, shape=(height, width)), orientation)
             stored = to_jpeg(pixels, quality=config.quality)
             return dataclasses.replace(stored, thumbprint=make_thumbprint(pixels, config))
         luma = simplejpeg.decode_jpeg(data, "GRAY")[..., 0]
@@ -166,8 +171,9 @@ def _is_whole(data: bytes) -> bool:
 
 
 def _decode_small(data: bytes, gray: bool, side: int) -> Pixels:
-    """Decode to at least twice the wanted size; libjpeg shrinks much larger images on the way."""
+    """Decode to several times the wanted size; libjpeg shrinks much larger images on the way."""
+    least = _SCALE * side
     pixels: Pixels = simplejpeg.decode_jpeg(
-        data, "GRAY" if gray else "RGB", min_height=2 * side, min_width=2 * side, min_factor=2
+        data, "GRAY" if gray else "RGB", min_height=least, min_width=least, min_factor=2
     )
     return pixels[..., 0] if gray else pixels

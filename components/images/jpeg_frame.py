@@ -92,7 +92,11 @@ def read_orientation(data: bytes) -> int:
     if stated := state_orientation(data):
         return stated
     heads = data[:SEARCHED_BYTES]
-    start = data.find(_PNG_EXIF) + 4 if data.startswith(b"\x89PNG") else _find_exif(data)
+    start = 0
+    if data.startswith(b"\x89PNG"):
+        start = data.find(_PNG_EXIF) + 4
+    elif _EXIF in heads or _XMP in heads:
+        start = _find_exif(data)
     in_exif = _read_directory(data[start : start + _MOST_EXIF]) if start > 4 else 0
     in_xmp = _XMP_VALUE.search(heads)
     return in_exif or (int(in_xmp[1]) if in_xmp else 1)

@@ -63,12 +63,13 @@ def turn(pixels: Pixels, orientation: int) -> Pixels:
     return np.ascontiguousarray(pixels[::rows, ::columns])
 
 
-def shrink(pixels: Pixels, *, side: int) -> Pixels:
+def shrink(pixels: Pixels, *, side: int, shape: tuple[int, int] | None = None) -> Pixels:
     """Resize [height, width] or [height, width, 3] so that the shorter side has `side` pixels.
 
-    The graph does the same to images that ingest has not seen, see `canonicalize`.
+    The graph does the same to images that ingest has not seen, see `canonicalize`. `shape` is the
+    height and width of the image if it was decoded at a smaller scale.
     """
-    height, width = pixels.shape[:2]
+    height, width = shape or pixels.shape[:2]
     factor = min(height, width) / side
     size = (max(side, round(width / factor)), max(side, round(height / factor)))
     method = cv2.INTER_AREA if factor >= ALIASING else cv2.INTER_LINEAR

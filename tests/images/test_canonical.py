@@ -155,7 +155,7 @@ def photograph(seed: int, height: int, width: int) -> bytes:
     return encode(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), "JPEG", quality=92)
 
 
-@pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96)])
+@pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96), (48, 48)])
 def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
     """Else the served model would see sharper images than it was trained on."""
     options = ImageOptions(shrink=shrink)
@@ -172,6 +172,17 @@ def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
         trained, decode(canonicalize(tf.constant(ingested), config), config)
     )
     assert np.abs(served - trained).mean() < 2 < np.abs(unaware - trained).mean()
+
+
+def test_the_graph_stores_a_shrunk_image_of_the_right_size_as_ingest_does() -> None:
+    """Without encoding it a second time."""
+    file = photograph(0, 96, 96)
+    options, config = ImageOptions(shrink=32), TransformConfig(size=32, quality=20)
+    encoded = tf.constant([check_image(file, options).encoded, file])
+    trained, served = canonicalize(encoded, config, ingest=options).numpy()
+    assert abs(len(trained) - len(served)) < 0.1 * len(trained)
+    pixels = decode(tf.constant([trained, served]), config).numpy().astype(int)
+    assert np.abs(pixels[0] - pixels[1]).mean() < 2
 
 
 # As it is; smaller; larger by a whole and by another factor; flat and tall.

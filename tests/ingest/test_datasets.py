@@ -205,6 +205,17 @@ def test_a_zip_bomb_is_not_held_in_memory(images: list[Image], tmp_path: Path) -
     assert (reject["path"], "MiB" in reject["reason"]) == ("b.tfrecord.gz#0", True)
 
 
+def test_one_large_image_of_a_row_group_is_rejected(images: list[Image], tmp_path: Path) -> None:
+    """Parquet tells the mean sizes of row groups only; those far too large are not read."""
+    large = Image("red", b"\0" * 2**19)
+    shards = {"a.parquet": [*images, large], "b.parquet": [images[0], large]}
+    write(tmp_path, {name: shard(name, content) for name, content in shards.items()})
+    config = IngestConfig(check="header", max_image_mib=0.01, max_reject_fraction=0.5)
+    output = ingest(tmp_path, tmp_path / "out", config)
+    places = (f"a.parquet#{len(images)}", "b.parquet#0", "b.parquet#1")
+    assert sorted(output.rejected()) == [(place, "too large") for place in places]
+
+
 @pytest.mark.parametrize(
     ("features", "label"),
     [

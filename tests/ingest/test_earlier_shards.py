@@ -149,8 +149,8 @@ def list_splits(target: Path, number: int) -> dict[str, tuple[str, str]]:
 
 
 FAST = {"another label", "a near duplicate of a known image"}
-# A small class is divided anew from scratch.
-DIVIDED_ANEW = {*FAST, "another image of the same name", "twice as many shards"}
+# A small class is divided anew from scratch, here differently.
+DIVIDED_ANEW = {"another label", "another image of the same name", "twice as many shards"}
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,21 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rejected_files_do_not_count_in_small_classes(tmp_path: Path, *, grouped: bool) -> None:
+    """Of three images, the two that are usable train and judge."""
+    names = {f"{label}/{n}.jpeg": f"{label}{n}" for label in "abcdefghijkl" for n in range(3)}
+    for number, name in enumerate(names):
+        path = tmp_path / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(picture(number), "JPEG")[: 100 if number % 3 == 0 else None])
+    manifest = write_manifest(tmp_path / "list.csv", names) if grouped else None
+    config = dataclasses.replace(HEADER, max_reject_fraction=0.5, manifest=manifest)
+    output = ingest(tmp_path / "images", tmp_path / "out", config)
+    labels = read_index(str(output.examples))["labels"]
+    assert labels == dict.fromkeys(("eval", "train"), dict.fromkeys("abcdefghijkl", 1))
+
+
 def test_hostile_names_and_links(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=10)
     for number, name in enumerate(HOSTILE):

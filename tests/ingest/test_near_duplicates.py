@@ -1,8 +1,9 @@
 import dataclasses
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -12,11 +13,15 @@ from PIL import Image, ImageEnhance
 from components.contract.errors import StorageError
 from components.images.check import check_image
 from components.ingest.config import IngestConfig
+from components.ingest.datasets.reading import read_images
 from components.ingest.plan.facts import FACTS, ROW_BYTES, plan_path
 from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
+from components.ingest.source.listing import ImageFile
+from components.ingest.write import plan_writer
 from components.ingest.write.plan_writer import IngestJob, picture_row, write_plan
 from components.records.shard_files import read_index
+from components.storage.fetch import Unread
 from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, scene, turned
 
@@ -115,6 +120,25 @@ def test_together_keeps_twins_in_one_split(folder: Path, tmp_path: Path) -> None
         assert sorted(paths) == sorted(p for p in names if p.encode() in output.shards(split))
 
 
+def test_files_that_could_not_be_read_are_not_read_after_the_decision(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would keep them with their near duplicates."""
+    reads: list[str] = []
+
+    def read(folder: str, files: Sequence[ImageFile], config: IngestConfig) -> Iterator[Any]:
+        for file, content in read_images(folder, files, config):
+            reads.append(file.path)
+            is_lost = "twin" in file.path and reads.count(file.path) == 1
+            yield file, Unread("a lost connection") if is_lost else content
+
+    monkeypatch.setattr(plan_writer, "read_images", read)
+    output = ingest(folder, tmp_path / "out", dataclasses.replace(CONFIG, max_reject_fraction=0.5))
+    lost = {path for path, _ in output.rejected()}
+    assert lost == {path for path in reads if "twin" in path}
+    assert len(reads) == 28
+
+
 def test_given_splits_stay_and_their_copies_are_counted(tmp_path: Path) -> None:
     names = {}
     for label, seed in itertools.product(("cat", "dog"), range(5)):
@@ -162,10 +186,10 @@ TOO_MANY = {
         "images of class 'dog' are near duplicates: they are divided",
         1,
     ),
-    "twins of other labels": (
-        {f"{'ab'[n % 2]}/{n}.jpg": (10 + n // 2, 95 - n % 2 * 35) for n in range(10)},
-        "eval would have no images. They are left where they are",
-        2,
+    "twins of the only images of classes": (
+        {f"{'bca'[min(n, 2)]}/{n}.jpg": (10 + n % 10, 60 if n < 2 else 95) for n in range(12)},
+        "of train would have no images. They are left where they are",
+        None,
     ),
     "all of a class, twins of another's": (
         {f"{'cat' if n < 20 else 'dog'}/{n}.jpg": (n if n < 20 else 1, 95 - n) for n in range(22)},

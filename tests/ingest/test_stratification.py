@@ -148,6 +148,20 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
     assert 10 <= count(splits)["a"]["eval"] <= 60
 
 
+@pytest.mark.parametrize("group", range(4))
+def test_groups_of_several_labels_are_divided_like_a_class(tmp_path: Path, group: int) -> None:
+    """Of five patients, each with images of both labels, one is for eval, whatever their names."""
+    labels = {f"{label}/{number}.jpg": label for label in "ab" for number in range(50)}
+    rows = [f"{path},{label},{group} {n % 5}" for n, (path, label) in enumerate(labels.items())]
+    for label in "ab":
+        write(tmp_path / "images", label, images=50)
+    manifest = tmp_path / "list.csv"
+    manifest.write_text("\n".join(["path,label,group", *rows]))
+    config = IngestConfig(manifest=str(manifest), splits=TWO)
+    splits = divide(list_images(str(tmp_path / "images"), config))
+    assert count(splits) == {label: {"train": 40, "eval": 10} for label in "ab"}
+
+
 def test_bounds_move_no_more_than_necessary() -> None:
     units = [(i / 100 + 0.001, 1) for i in range(100)]
     assert find_bounds(units, THREE) == pytest.approx((0.1, 0.2, 1.0))

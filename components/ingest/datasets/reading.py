@@ -23,6 +23,9 @@ FORMATS: dict[str, Format] = {
 }
 """Layout → its functions."""
 
+# Row groups with a larger mean, as a multiple of the largest image that is used, are not read.
+_MOST_OF_MEAN = 8
+
 _ARROW = re.compile(r"\.(arrow|feather)$")
 _NAMES = {
     "webdataset": re.compile(r"\.(tar|tar\.gz|tgz)$"),
@@ -125,14 +128,18 @@ def _read_records(folder: str, files: Sequence[ImageFile], config: FileOptions) 
     path, _ = place_in_listing(files[0])
     origins = [Origin.decode(file.version) for file in files]
     origin = origins[0]
+    limit = round(config.max_image_mib * 2**20)
+    # Parquet lists the mean size of a row group, which bounds the memory that reading it takes.
+    most = _MOST_OF_MEAN * limit if origin.layout == "parquet" else limit
     refused = [
-        Unread(source.problem) if source.problem else refuse(file, config)
+        Unread(source.problem)
+        if source.problem
+        else (refuse(file, config) if file.size > most else None)
         for file, source in zip(files, origins, strict=True)
     ]
     wanted = [source.place for source, why in zip(origins, refused, strict=True) if why is None]
     lost = _find_change(folder, path, origin) if wanted else None
     known = Found(path, "", origin.shard_size, origin.shard_version, "")
-    limit = round(config.max_image_mib * 2**20)
     images = FORMATS[origin.layout].read(Shard(folder, known, limit), origin.image, wanted)
     for file, why in zip(files, refused, strict=True):
         data: bytes | None = None
@@ -143,7 +150,7 @@ def _read_records(folder: str, files: Sequence[ImageFile], config: FileOptions) 
                 lost = CHANGED
             except Exception as error:
                 lost = Unread(f"its shard is damaged: {explain_damage(error)}")
-        if data is not None and len(data) != file.size:  # Parquet lists mean sizes.
+        if data is not None:
             file = file._replace(size=len(data))
             why = refuse(file, config)
         is_whole = data is not None and checksum_matches(data, file.checksum)

@@ -64,9 +64,9 @@ class Images:
 
 
 def iterate_digests(facts: Iterable[PlanFacts]) -> Iterator[tuple[ImageFile, str]]:
-    """Iterate over the files that could be read, rejected or not, each with its digest."""
+    """Iterate over the usable files, each with its digest; corrections remove none of them."""
     known = (pair for plan in facts for pair in plan.files())
-    return ((file, fact.sha256) for file, fact in known if fact.sha256)
+    return ((file, fact.sha256) for file, fact in known if not fact.category)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
@@ -64,19 +64,16 @@ def decide(
     The shards have been written by `assignment`; `earlier` is the key of an image or group → its
     split in an earlier ingest.
     """
-    rule = _find_rule(facts, listing, earlier)
     corrected, outcomes = _judge_corrections(facts, assignment.corrected, listing)
     images = Images(facts, corrected)
     copies = find_copies(images)
-    # The classes of an image with several labels may have different bounds; splits follow from the
-    # labels as given, so that corrections move no image.
+    # Splits follow from the labels as given, so that corrections move no image.
     mixed = {digest for digest, files in copies.items() if len({file.label for file in files}) > 1}
-    uncorrected = rule.uncorrected | mixed
-    assignment = Assignment(dataclasses.replace(rule, uncorrected=uncorrected), corrected)
 
     def keep_together(bound: Mapping[str, str]) -> Assignment:
-        return Assignment(_find_rule(facts, listing, earlier, bound, uncorrected), corrected)
+        return Assignment(_find_rule(facts, listing, earlier, bound, mixed), corrected)
 
+    assignment = keep_together({})
     # Without groups, the content of an image decides about all its copies.
     shared = bind_copies(copies, images, earlier) if listing.tally.has_groups else {}
     if shared:
@@ -116,12 +113,11 @@ def _find_rule(
     facts: Sequence[PlanFacts],
     listing: Listing,
     earlier: Mapping[str, str],
-    bound: Mapping[str, str] | None = None,
-    uncorrected: frozenset[str] = frozenset(),
+    bound: Mapping[str, str],
+    mixed: Set[str],
 ) -> SplitRule:
     classes = listing.tally.labels.get(None, {})
-    rule = find_rule(listing, classes, iterate_digests(facts), bound)
-    rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | uncorrected)
+    rule = find_rule(listing, classes, iterate_digests(facts), bound, mixed)
     return _keep_splits(facts, rule, earlier)
 
 

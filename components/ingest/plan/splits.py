@@ -9,7 +9,7 @@ import collections
 import hashlib
 import itertools
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from components.contract.errors import DataError
@@ -75,10 +75,11 @@ class SplitRule:
 
     fractions: Mapping[str, float]
     """Split → its fraction of the images divided by hash; they add up to 1."""
-    bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Small class → end of each split, 0 to 1, in the order of its fractions."""
-    uncorrected: frozenset[str] = frozenset()
-    """Keys of units with several labels, whose bounds may differ."""
+    bounds: Mapping[str | None, Sequence[float]] = field(default_factory=dict)
+    """Small class, or None for units with several labels → end of each split, 0 to 1, in the order
+    of its fractions."""
+    ambiguous: frozenset[str] = frozenset()
+    """Keys of units with several labels."""
     assigned: Mapping[str, str] = field(default_factory=dict)
     """Key of a unit → its split, if it follows an earlier ingest."""
     bound: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class SplitRule:
         key = self.unit_of(file, sha256)
         if key in self.assigned:
             return self.assigned[key]
-        bounds = None if key in self.uncorrected else self.bounds.get(file.label)
+        bounds = self.bounds.get(None if key in self.ambiguous else file.label)
         ends = bounds or list(itertools.accumulate(self.fractions.values()))
         # Fractions may add up to slightly less than 1: the last split takes the rest.
         place = bisect.bisect_right(ends, _position(key), hi=len(self.fractions) - 1)
@@ -125,10 +126,12 @@ def find_rule(
     classes: Collection[str],
     digests: Iterable[tuple[ImageFile, str]],
     bound: Mapping[str, str] | None = None,
+    mixed: Set[str] = frozenset(),
 ) -> SplitRule:
-    """Find the bounds of classes; `digests` must cover all their files without a group.
+    """Find the bounds of classes, and of units with several labels; `digests` cover all images.
 
-    `bound` is that of the rule: each cluster of near duplicates is divided as one unit.
+    `bound` is that of the rule: each cluster of near duplicates is divided as one unit. `mixed` are
+    the digests of images with several labels.
     """
     bound = bound or {}
     labels: dict[str, set[str]] = {}
@@ -139,27 +142,31 @@ def find_rule(
         if file.split is None and file.label in units:
             units[file.label][key] += 1
 
-    for file in listing.files if listing.tally.has_groups else ():
-        if file.group is not None:
-            key = key_of(file, "")
-            add(file, bound.get(key, key))
     # A million digests take 10 MB as positions.
     positions = {label: array("d") for label in classes}
     seen = set[tuple[str, str | None, str]]()
     for file, sha256 in digests:
-        if sha256 in bound:
+        if sha256 in bound or (sha256 in mixed and file.group is None):
             # Copies do not count.
             if (image := (file.label, file.split, sha256)) not in seen:
                 seen.add(image)
-                add(file, bound[sha256])
-        elif file.group is None and file.label in positions:
+                add(file, bound.get(sha256, sha256))
+        elif file.group is not None:
+            key = key_of(file, sha256)
+            add(file, bound.get(key, key))
+        elif file.label in positions:
             positions[file.label].append(_position(sha256))
     ambiguous = frozenset(key for key, of_key in labels.items() if len(of_key) > 1)
-    bounds = {}
+    of_ambiguous = collections.Counter[str]()
+    bounds: dict[str | None, Sequence[float]] = {}
     for label, of_label in units.items():
+        of_ambiguous.update({key: of_label[key] for key in of_label.keys() & ambiguous})
         counts = [(_position(key), of_label[key]) for key in of_label.keys() - ambiguous]
         counts += ((position, 1) for position in sorted(set(positions[label])))
         bounds[label] = find_bounds(sorted(counts), listing.fractions)
+    if of_ambiguous:
+        counts = [(_position(key), count) for key, count in of_ambiguous.items()]
+        bounds[None] = find_bounds(sorted(counts), listing.fractions)
     return SplitRule(listing.fractions, bounds, ambiguous, bound=bound)
 
 

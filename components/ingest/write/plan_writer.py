@@ -109,7 +109,8 @@ def _find_known(paths: Sequence[str], plan: ShardPlan, job: IngestJob) -> dict[s
         for number, (file, fact) in enumerate(zip(before.plan.files, before.facts, strict=True)):
             record = next(readers[fact.split], None) if fact.split else None
             now = files.get(file.path)
-            if now and fact.sha256 and is_unchanged(now, file):
+            # What could not be read when all was decided stays rejected in a second pass.
+            if now and (fact.sha256 or job.again) and is_unchanged(now, file):
                 picture = b"" if rows is None else rows[number].tobytes()
                 known[file.path] = _Known(fact, record, picture)
     return known
