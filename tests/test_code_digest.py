@@ -40,7 +40,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
         ("components/report/page/templates/style.css", {"ImageReport"}),
-        ("components/contract/example.py", {*STEPS} - {"BaselineFinder", "Pusher"}),
+        ("components/contract/example.py", {*STEPS} - {"Pusher"}),
         ("README.md", set()),
         # Byte code that is being written.
         ("components/images/__pycache__/check.cpython-311.pyc.139874", set()),
