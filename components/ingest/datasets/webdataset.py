@@ -133,12 +133,13 @@ def _members(stream: BinaryIO) -> Iterator[tarfile.TarInfo]:
                     raise DamagedShardError("a header has a negative size")
                 if member.isreg() and not member.sparse:
                     yield member
-            # tarfile takes a cut archive, or a damaged header, for the end.
+            # tarfile takes a cut archive, or a damaged header, for the end; later versions skip one.
+            place = stream.tell()
             stream.seek(archive.offset)
             end = stream.read(tarfile.BLOCKSIZE)
     except tarfile.TarError as error:
         raise DamagedShardError(f"a header is damaged ({error})") from error
-    if len(end) < tarfile.BLOCKSIZE or end.strip(b"\0"):
+    if place != archive.offset + tarfile.BLOCKSIZE or end.strip(b"\0"):
         raise DamagedShardError("the file is cut, or a header is damaged")
 
 
