@@ -133,7 +133,7 @@ def _members(stream: BinaryIO) -> Iterator[tarfile.TarInfo]:
                     raise DamagedShardError("a header has a negative size")
                 if member.isreg() and not member.sparse:
                     yield member
-            # tarfile takes a cut archive, or a damaged header, for the end; later versions skip one.
+            # tarfile takes a cut archive, or a damaged header, for the end, or skips the latter.
             place = stream.tell()
             stream.seek(archive.offset)
             end = stream.read(tarfile.BLOCKSIZE)
