@@ -27,7 +27,8 @@ from components.contract.printable import read_number
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
-_ONNX_PACKAGES = ("tf2onnx", "onnx", "onnxruntime")
+ONNX_PACKAGES = ("tf2onnx", "onnx", "onnxruntime")
+"""What the extra `onnx` installs."""
 _LIBRARIES = (
     "tfx",
     "tensorflow",
@@ -176,7 +177,7 @@ def _lines(file: Path) -> list[str]:
 
 def require_formats(kinds: Iterable[str]) -> None:
     """Raise `ConfigurationError` if a package that an export needs is not installed."""
-    missing = [name for name in _ONNX_PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
     if ONNX in kinds and missing:
         raise ConfigurationError(
             f"export.formats has onnx, which needs the package {' and '.join(missing)}: run "

