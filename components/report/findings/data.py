@@ -87,7 +87,7 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
         advice = "see the copies among the suspects, and remove them from one split"
         if count_folds(facts.split):
             where = f"{copies} in another fold"
-            advice = "see the copies among the suspects, and give copies one group in a manifest"
+            advice = "see the copies among the suspects, and give an image and its copies one group"
         yield Finding(
             "files",
             f"at least {leaks.images:,} {where}: accuracy is "

@@ -91,7 +91,7 @@ class Validated:
     def learned(self) -> NDArray[np.bool_]:
         """Whether the model of its fold has learned the class of each image, [images].
 
-        The others, of a class that one fold has alone, tell nothing of a training on all images.
+        Images of a class that lies in one fold say nothing about a training on all images.
         """
         learned = np.empty(len(self.assigned), bool)
         for fold in np.unique(self.assigned):
