@@ -122,7 +122,7 @@ TEXTS = {
         "train "
         "Most similar in training: zero zero",
         "Odd images 5 of 45 images, the most conspicuous first. Very dark zero",
-        "300 of 3,000 images. Images that the model finds similar lie close together",
+        "300 of 3,000 images. Similar images lie close together",
         "The weights are from epoch 19, with a loss of 0.482 on the eval split.",
         "Unknown images The model answers whether an image is known.",
         "1 image appears under two labels",

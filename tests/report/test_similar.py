@@ -52,9 +52,10 @@ def measure_purity(places: npt.NDArray[np.float64], groups: npt.NDArray[np.int64
     return float((groups[near] == groups[:, None]).mean())
 
 
-def test_classes_part_better_than_by_two_principal_components() -> None:
+@pytest.mark.parametrize("images", [150, 400])
+def test_classes_part_better_than_by_two_principal_components(images: int) -> None:
     digits = load_digits()
-    features, groups = digits.data[:400].astype(np.float32), digits.target[:400]
+    features, groups = digits.data[:images].astype(np.float32), digits.target[:images]
     places = lay_out(features)
     assert ((places >= 0) & (places <= 1)).all()
     assert places.max() > 0.95

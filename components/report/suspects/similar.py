@@ -34,8 +34,9 @@ _LAST_ROW = 2**_ROW_BITS - 1
 _NONE = np.iinfo(np.int64).min
 
 MOST_POINTS = 3_000
-# Few for t-SNE, but groups have parted by then, and 3,000 images take about ten seconds.
-_ITERATIONS, _NEIGHBORS = 250, 15
+# Few for t-SNE, but so many images have parted into groups by then, and 3,000 take about ten
+# seconds. Fewer images need twice as many.
+_ITERATIONS, _MANY, _NEIGHBORS = 250, 1_000, 15
 # Single images far away, percent, would shrink the rest.
 _OUTLYING = 0.2
 _SIMILAR = 3
@@ -168,7 +169,7 @@ def lay_out(features: Features) -> Places:
     layout = TSNE(
         perplexity=min(_NEIGHBORS, (len(rows) - 1) / 3),
         init="pca",
-        max_iter=_ITERATIONS,
+        max_iter=_ITERATIONS if len(rows) >= _MANY else 2 * _ITERATIONS,
         random_state=0,
     )
     places = layout.fit_transform(rows).astype(np.float64)
