@@ -2,7 +2,7 @@
 
 import collections
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,12 +61,6 @@ class Images:
     def has(self, fact: Fact) -> bool:
         """Return whether a file is not rejected."""
         return not fact.category and self.corrected.get(fact.sha256, "") is not None
-
-
-def iterate_digests(facts: Iterable[PlanFacts]) -> Iterator[tuple[ImageFile, str]]:
-    """Iterate over the usable files, each with its digest; corrections remove none of them."""
-    known = (pair for plan in facts for pair in plan.files())
-    return ((file, fact.sha256) for file, fact in known if not fact.category)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.contract.example import EVAL, TRAIN
@@ -14,7 +14,6 @@ from components.ingest.plan.assignment import (
     Assignment,
     Images,
     find_copies,
-    iterate_digests,
     list_duplicates,
     report_on,
 )
@@ -71,7 +70,9 @@ def decide(
     mixed = {digest for digest, files in copies.items() if len({file.label for file in files}) > 1}
 
     def keep_together(bound: Mapping[str, str]) -> Assignment:
-        return Assignment(_find_rule(facts, listing, earlier, bound, mixed), corrected)
+        classes = listing.tally.labels.get(None, {})
+        rule = find_rule(listing, classes, Images(facts, {}), bound, mixed)
+        return Assignment(_keep_splits(facts, rule, earlier), corrected)
 
     assignment = keep_together({})
     # Without groups, the content of an image decides about all its copies.
@@ -107,18 +108,6 @@ def _find_undivided(images: Images, rule: SplitRule) -> list[str]:
             # Given splits divide a class, too.
             of_label.add(rule.unit_of(file, sha256) if file.split is None else file.split)
     return sorted(label for label, of_label in units.items() if len(of_label) == 1 < counts[label])
-
-
-def _find_rule(
-    facts: Sequence[PlanFacts],
-    listing: Listing,
-    earlier: Mapping[str, str],
-    bound: Mapping[str, str],
-    mixed: Set[str],
-) -> SplitRule:
-    classes = listing.tally.labels.get(None, {})
-    rule = find_rule(listing, classes, iterate_digests(facts), bound, mixed)
-    return _keep_splits(facts, rule, earlier)
 
 
 def _lose_images(facts: Sequence[PlanFacts], before: Assignment, after: Assignment) -> bool:

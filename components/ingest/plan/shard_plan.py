@@ -5,7 +5,6 @@ interpreter's time.
 """
 
 import bisect
-import functools
 import hashlib
 import itertools
 import json
@@ -70,7 +69,13 @@ def plan_shards(
     new files share plans with each other and with the files of plans that have changed.
     """
     mixed = any(file.split is None for file in files)
-    run_of = functools.partial(_find_run, mixed=mixed, config=config)
+
+    # With some splits given and some by hash, two groups would write the same shards. With shards
+    # of its own, a new span of a window changes none.
+    def run_of(file: ImageFile) -> tuple[str, Any]:
+        group = "hash" if mixed else str(file.split)
+        return group, file.columns.get(SPAN, 0) if config.window else 0
+
     ordered = sort(files, ImageFile, lambda file: (*run_of(file), path_hash(file)))
     parts: dict[str, list[_Part]] = {}
     start = 0
@@ -87,15 +92,6 @@ def plan_shards(
         for index, (part, before) in enumerate(of_group)
         if part
     ]
-
-
-def _find_run(file: ImageFile, *, mixed: bool, config: IngestConfig) -> tuple[str, Any]:
-    """Return group and span: with shards of its own, a new span of a window changes none.
-
-    With some splits given and some by hash, two groups would write the same shards.
-    """
-    group = "hash" if mixed else str(file.split)
-    return group, file.columns.get(SPAN, 0) if config.window else 0
 
 
 def _divide(

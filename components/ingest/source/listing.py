@@ -154,9 +154,8 @@ class Listing:
     def fingerprint(self) -> str:
         """Digest the relative paths, labels, splits, sizes, contents and columns of all files.
 
-        The digest of the corrections follows, if there are any.
-
-        The checksum stands for the content, or else the version.
+        The checksum stands for the content, or else the version. The digest of the corrections
+        follows, if there are any.
 
         TFX's own fingerprint, the number of files, their bytes and the newest modification time,
         stays the same when an image moves to another label folder.
