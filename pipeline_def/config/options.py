@@ -50,11 +50,11 @@ def list_options(owner: Any = Config) -> Mapping[str, Option]:
 
 
 @functools.cache
-def list_sections(owner: Any = Config) -> Mapping[str, str]:
+def list_sections() -> Mapping[str, str]:
     """Return the sections with the first line of their description."""
     return {
         name: (kind.__doc__ or "").strip().split("\n")[0]
-        for name, kind in get_fields(owner).items()
+        for name, kind in get_fields(Config).items()
         if dataclasses.is_dataclass(kind)
     }
 

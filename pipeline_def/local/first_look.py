@@ -106,18 +106,15 @@ def check_accelerator(training: TrainingConfig) -> None:
     """Raise `ConfigurationError` if this machine certainly lacks `training.accelerator`."""
     kind = training.accelerator
     missing = {
-        "gpu": not _has_gpu() and "this machine has no GPU",
+        # Of NVIDIA, of AMD, and in the Windows Subsystem for Linux.
+        "gpu": not any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")))
+        and "this machine has no GPU",
         "workers": "TF_CONFIG" not in os.environ and "TF_CONFIG is not set",
     }
     if reason := missing.get(kind):
         raise ConfigurationError(
             f"training.accelerator is {kind}, but {reason}: choose cpu or auto."
         )
-
-
-def _has_gpu() -> bool:
-    # Of NVIDIA, of AMD, and in the Windows Subsystem for Linux.
-    return any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")))
 
 
 def _check_judgeable(

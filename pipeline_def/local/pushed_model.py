@@ -47,14 +47,10 @@ def find_unblessed(output: str) -> tuple[str, str]:
 
 def _list_trained(output: str) -> Iterator[tuple[int, RunRecord]]:
     """Yield the runs in `output`, a path or URL, that trained a model, newest first."""
-    for number, run in reversed([*enumerate(read_records(_fetch_records(output)), 1)]):
+    records = open_output(output, RECORDS).folder
+    for number, run in reversed([*enumerate(read_records(records), 1)]):
         if TRAINER.id in run.steps and "model" in run.steps[TRAINER.id].outputs:
             yield number, run
-
-
-def _fetch_records(output: str) -> str:
-    """Return the folder with the records of an output, a path or URL."""
-    return open_output(output, RECORDS).folder
 
 
 def _find_trained(run: RunRecord) -> str:
@@ -123,7 +119,7 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
         return {}
     pushed, version = os.path.split(os.path.abspath(model))
     if os.path.realpath(pushed) == os.path.realpath(Layout(output).pushed):
-        push = find_push(output, version, records=_fetch_records(output))
+        push = find_push(output, version, records=open_output(output, RECORDS).folder)
         run = push.record if push else None
     else:
         place = os.path.abspath(model)

@@ -69,7 +69,7 @@ def predict_files(arguments: Sequence[str]) -> int:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
     if options["model"] and options["unblessed"]:
         raise ConfigurationError("--model and --unblessed both choose the model: give one.")
-    output = open_output(find_runs(config).output, MODELS).folder
+    output = open_output(find_runs(config), MODELS).folder
     config = dataclasses.replace(config, output=output)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):

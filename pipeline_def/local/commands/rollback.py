@@ -44,7 +44,7 @@ def roll_back(arguments: Sequence[str]) -> int:
     wanted = options["versions"]
     if len(wanted) > 1:
         raise ModelError("Name one version: local_runner.py rollback VERSION.")
-    pushed = Layout(find_runs(config).output).pushed
+    pushed = Layout(find_runs(config)).pushed
     versions = [*whole_versions(pushed)]
     target = _choose(versions, wanted[0] if wanted else None, pushed)
     if model_digest(target) == model_digest(versions[0]):

@@ -36,7 +36,7 @@ def manage_runs(arguments: Sequence[str]) -> int:
         raise ConfigurationError("--to needs --compare A B.")
     if options["json"] and wanted:
         raise ConfigurationError("--json is for the list of runs.")
-    output = find_runs(config).output
+    output = find_runs(config)
     if not wanted:
         show_runs(open_output(output, RECORDS).folder, as_json=options["json"])
         return 0

@@ -49,15 +49,14 @@ def make_absolute(config: Config) -> Config:
     return config
 
 
-def find_runs(config: Config) -> Config:
-    """Make paths absolute, and find the output with runs if none is given.
+def find_runs(config: Config) -> str:
+    """Return the output with runs, an absolute path or a URL; find it if none is given.
 
     Raises:
         ConfigurationError: a URL is not supported, or several folders have runs.
     """
-    config = make_absolute(config)
-    named = config.output if "output" in config.given else ""
-    return dataclasses.replace(config, output=find_output(named))
+    output = make_absolute(config).output
+    return find_output(output if "output" in config.given else "")
 
 
 def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
