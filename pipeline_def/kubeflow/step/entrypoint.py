@@ -264,14 +264,7 @@ def run_program() -> int:
         given, settings = read_executor_input(arguments.executor_input), read_settings()
     except UserError:
         return main()
-    return run_keeping_log(
-        main,
-        arguments.step,
-        pipeline,
-        given,
-        retries=settings.retries,
-        secrets=settings.secrets,
-    )
+    return run_keeping_log(main, arguments.step, pipeline, given, settings)
 
 
 if __name__ == "__main__":

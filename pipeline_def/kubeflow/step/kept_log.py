@@ -21,7 +21,7 @@ from components.contract.errors import UserError
 from components.storage.folder import is_file, read_bytes, replace_file
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path, run_folder
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
-from pipeline_def.kubeflow.step_interface import COMMAND, MISTAKE, kept_log
+from pipeline_def.kubeflow.step_interface import COMMAND, MISTAKE, PodSettings, kept_log
 
 MOST = 1 << 20
 """Bytes of a log that are kept at least; twice as many at most."""
@@ -74,25 +74,23 @@ def run_keeping_log(
     task: str,
     pipeline: str,
     executor_input: Mapping[str, Any],
-    *,
-    retries: int = 0,
-    secrets: Collection[str] = (),
+    settings: PodSettings,
 ) -> int:
     """Run a step and keep its log beside the artifacts of its run; return its exit status.
 
-    A step that fails, but not by a mistake that stays, is started again, `retries` times in all
-    pods together. Retries add to the log. A store that fails or hangs costs the log, never the
-    step.
+    A step that fails, but not by a mistake that stays, is started again, as often as the settings
+    say, in all pods together. Retries add to the log. A store that fails or hangs costs the log,
+    never the step.
     """
     folder = run_folder(executor_input, pipeline)
     # A worker's log is relayed by the step that started it.
     if folder is None or "TF_CONFIG" in os.environ or _CHILD in os.environ:
         return run()
-    log, ended = BoundedLog(secrets=secrets), threading.Event()
+    log, ended = BoundedLog(secrets=settings.secrets), threading.Event()
     url = kept_log(folder, task)
     keeper = threading.Thread(target=_keep, args=(url, log, ended, executor_input), daemon=True)
     keeper.start()
-    step = _Step(log)
+    step, retries = _Step(log), settings.retries
     status, tried = step.run(), 1
     while status not in (0, MISTAKE) and tried + log.attempts <= retries and not step.stopped:
         pause = PAUSE * 2 ** (tried - 1)
