@@ -42,7 +42,7 @@ _STEPS = 4
 
 
 def gather_facts(
-    given: Mapping[str, PropertiesLike], *, properties: Mapping[str, Any], model: str = ""
+    given: Mapping[str, PropertiesLike], *, properties: Mapping[str, Any], model: str
 ) -> ReportFacts:
     """Read everything that the report shows."""
     evaluation, examples, run = given["evaluation"], given["examples"], given["model_run"].uri

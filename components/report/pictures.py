@@ -48,8 +48,8 @@ def gather_pictures(
     split: str,
     config: Mapping[str, Any],
     preview_fn: str,
-    model: str = "",
-    suspects: FoundSuspects | None = None,
+    model: str,
+    suspects: FoundSuspects | None,
 ) -> dict[str, Any]:
     """Return the fields of `ReportFacts` that hold pictures."""
     examples_uri = given["examples"].uri

@@ -55,7 +55,7 @@ def choose_features(
     given: Mapping[Any, str],
     shard: str,
     *,
-    labels: Collection[str] = (),
+    labels: Collection[str],
 ) -> Features:
     """Choose by `ingest.features`, by known names, and the image also by its first bytes.
 

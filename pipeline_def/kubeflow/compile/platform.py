@@ -43,7 +43,7 @@ def add_resources(
     target: Target,
     beam: Collection[str],
     *,
-    new_task: bool = False,
+    new_task: bool,
 ) -> None:
     """Write what the specification itself has of every task: resources, retries, environment.
 
