@@ -103,7 +103,10 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         options = from_json(FileOptions, exec_properties["options"])
         sources = find_sources([exec_properties["folder"]])
         parts = [part for source in sources for part in divide(source, SHARD_FILES)]
-        _make_empty(predictions.uri)
+        # An earlier attempt may have had different shards.
+        for name in list_names(predictions.uri):
+            remove(os.path.join(predictions.uri, name))
+        make_folders(predictions.uri)
         model = artifact_utils.get_single_instance(input_dict["model"])
         folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
         plan = os.path.join(predictions.uri, _PARTS)
@@ -123,13 +126,6 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "Count" >> beam.CombineGlobally(lambda counts: sum(counts, collections.Counter()))
                 | "Summarize" >> beam.Map(_write_summary, predictions, total)
             )
-
-
-def _make_empty(folder: str) -> None:
-    """Remove the files of an earlier attempt, which may have had different shards."""
-    for name in list_names(folder):
-        remove(os.path.join(folder, name))
-    make_folders(folder)
 
 
 def _write_summary(counts: collections.Counter[str], predictions: str, total: int) -> None:

@@ -48,28 +48,19 @@ class Executor(executor.Executor):
         """Write the curated schema, or the inferred and corrected one."""
         uri = artifact_utils.get_single_uri(output_dict["schema"])
         path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
-        if curated := exec_properties.get(_CURATED_KEY):
-            schema = text_format.Parse(curated, schema_pb2.Schema())
-            add_columns(schema, _read_all(input_dict))
-            io_utils.write_pbtxt_file(path, schema)
-            return
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         names = artifact_utils.decode_split_names(statistics.split_names)
-        others = json_utils.dumps([name for name in names if name != TRAIN])
-        key = standard_component_specs.EXCLUDE_SPLITS_KEY
-        super().Do(input_dict, output_dict, {**exec_properties, key: others})
-        schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
-        limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
-        correct_schema(schema, read_statistics(statistics.uri, TRAIN), limits)
-        add_columns(schema, _read_all(input_dict))
+        if curated := exec_properties.get(_CURATED_KEY):
+            schema = text_format.Parse(curated, schema_pb2.Schema())
+        else:
+            others = json_utils.dumps([name for name in names if name != TRAIN])
+            key = standard_component_specs.EXCLUDE_SPLITS_KEY
+            super().Do(input_dict, output_dict, {**exec_properties, key: others})
+            schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
+            limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
+            correct_schema(schema, read_statistics(statistics.uri, TRAIN), limits)
+        add_columns(schema, [read_statistics(statistics.uri, name) for name in names])
         io_utils.write_pbtxt_file(path, schema)
-
-
-def _read_all(input_dict: Artifacts) -> list[Statistics]:
-    """Read the statistics of every split."""
-    statistics = artifact_utils.get_single_instance(input_dict["statistics"])
-    names = artifact_utils.decode_split_names(statistics.split_names)
-    return [read_statistics(statistics.uri, name) for name in names]
 
 
 def add_columns(schema: schema_pb2.Schema, splits: Sequence[Statistics]) -> None:
