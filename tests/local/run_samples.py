@@ -84,6 +84,7 @@ def _make_step(output: Path, number: int, name: str, cached: bool) -> Step:
     )
 
 
-def end_step(record: RunRecord, name: str, state: Any) -> dict[str, Step]:
-    """Return the steps of a record, one of them in another state."""
-    return {**record.steps, name: dataclasses.replace(record.steps[name], state=state)}
+def end_training(record: RunRecord, state: Any) -> dict[str, Step]:
+    """Return the steps of a record, the Trainer in another state."""
+    trainer = dataclasses.replace(record.steps["Trainer"], state=state)
+    return {**record.steps, "Trainer": trainer}

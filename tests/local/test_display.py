@@ -127,11 +127,9 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(kept[0]) <= 80 + len("\x1b[2K\r"), "with the code that erases the bar"
 
 
-def show_summary(
-    summary: Summary, *, evaluated: tuple[int, ...] = (1, 3), seconds: float = 1.0
-) -> None:
+def show_summary(summary: Summary, *, seconds: float = 1.0) -> None:
     file = "/out/summary.json"
-    print_summary(summary, summary_file=file, output="/out", evaluated=evaluated, seconds=seconds)
+    print_summary(summary, summary_file=file, output="/out", evaluated=(1, 3), seconds=seconds)
 
 
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:

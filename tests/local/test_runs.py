@@ -13,7 +13,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Pushed, Recorder, Step, StepOutput, read_records
 from pipeline_def.runs.table import show_runs
 from tests.conftest import Refusal
-from tests.local.run_samples import FIRST, configure, end_step, write_run
+from tests.local.run_samples import FIRST, configure, end_training, write_run
 from tests.local.test_display import Terminal
 
 
@@ -58,7 +58,7 @@ def test_an_error_with_a_name_that_is_no_text_is_read_again(tmp_path: Path) -> N
 def test_a_killed_run_is_stopped_and_a_living_one_runs(tmp_path: Path) -> None:
     for number in (1, 2):
         begun = write_run(tmp_path, number, until="Trainer")
-        steps = end_step(begun, "Trainer", "running")
+        steps = end_training(begun, "running")
         write_run(tmp_path, number, state="running", steps=steps)
 
     def states() -> list[str]:
@@ -106,10 +106,9 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
     write_run(tmp_path, 2, configuration=shorter, accuracy=0.88)
     write_run(tmp_path, 3, blessed=False, pushed=None)
     four = write_run(tmp_path, 4, until="Trainer", state="stopped")
-    write_run(tmp_path, 4, state="stopped", steps=end_step(four, "Trainer", "stopped"))
-    write_run(
-        tmp_path, 5, until="Trainer", state="failed", steps=end_step(four, "Trainer", "failed")
-    )
+    write_run(tmp_path, 4, state="stopped", steps=end_training(four, "stopped"))
+    failed = end_training(four, "failed")
+    write_run(tmp_path, 5, until="Trainer", state="failed", steps=failed)
     write_run(tmp_path, 6, until="Trainer", state="stopped", cached=("ImageExampleGen",))
     write_run(tmp_path, 7, until="Trainer", state="running", host="another machine")
     assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0

@@ -1,4 +1,3 @@
-import io
 import weakref
 from typing import Any, Literal
 
@@ -16,9 +15,7 @@ Storage = Literal["jpeg", "png", "raw"]
 
 
 def jpeg(mode: str = "RGB", **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    picture(1, height=SIZE, width=SIZE).convert(mode).save(buffer, "JPEG", **options)
-    return buffer.getvalue()
+    return encode(picture(1, height=SIZE, width=SIZE).convert(mode), "JPEG", **options)
 
 
 def stored(storage: Storage, size: int = SIZE) -> bytes:
