@@ -30,6 +30,7 @@ from components.ingest.executor import Executor as IngestExecutor
 from components.transform.executor import Executor as TransformExecutor
 from pipeline_def.config.config import Config
 from pipeline_def.steps import STEPS
+from tests.files import read_files
 
 TEXTS = [ENCODED, FILENAME, FORMAT, LABEL, SHA256]
 INTEGERS = [CHANNELS, FILE_SIZE, HEIGHT, WIDTH]
@@ -138,8 +139,7 @@ def transform(
 
 def shard_bytes(artifact: types.Artifact) -> dict[str, bytes]:
     """Return the content of every file of an Examples artifact, by relative path."""
-    root = Path(artifact.uri)
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    return read_files(Path(artifact.uri))
 
 
 def read_examples(artifact: types.Artifact, split: str) -> list[tf.train.Example]:

@@ -17,6 +17,7 @@ import pytest
 from components.contract.errors import ConfigurationError
 from components.trainer.config.model import import_function
 from pipeline_def import code_digest, steps
+from tests.files import write_files
 from tests.repository import ROOT
 
 # Every step, in a run's order.
@@ -225,15 +226,8 @@ def code_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "my_pixels.py": "",
         "typing_only.py": "",
     }
-    write_files(tmp_path, files)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write_files(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    return write_files(tmp_path, files)
 
 
 IMPORT_ALL = """

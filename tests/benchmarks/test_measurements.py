@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import label_errors, measurements
 from benchmarks.measuring import options
+from tests.files import write_files
 from tests.pictures import write_folder
 
 
@@ -82,11 +83,8 @@ def test_rungs_on_a_bucket(tmp_path: Path) -> None:
 def test_flipped_labels_are_counted_as_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for number in range(200):
-        label = "cat" if number % 2 else "dog"
-        path = tmp_path / "images" / "train" / label / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    names = (f"{'cat' if number % 2 else 'dog'}/{number}.png" for number in range(200))
+    write_files(tmp_path / "images" / "train", dict.fromkeys(names, b""))
 
     def pretend(folder: Path, chosen: list[str]) -> tuple[dict[str, Any], Any]:
         assert chosen == ["model.width=16"]

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+from tests.files import write_files
+
 
 def saved_model(folder: Path, *, weights: bytes) -> Path:
     """Write the files."""
-    (folder / "variables").mkdir(parents=True)
-    (folder / "variables" / "variables.index").write_bytes(weights)
-    (folder / "variables" / "variables.data-00000-of-00001").write_bytes(weights * 2)
-    (folder / "saved_model.pb").write_bytes(b"graph with serving_examples")
-    (folder / "assets.extra").mkdir()
-    # Without it the weights would be read.
-    (folder / "assets.extra" / "files.json").write_text("{}")
-    return folder
+    files = {
+        "variables/variables.index": weights,
+        "variables/variables.data-00000-of-00001": weights * 2,
+        "saved_model.pb": b"graph with serving_examples",
+        # Without it the weights would be read.
+        "assets.extra/files.json": b"{}",
+    }
+    return write_files(folder, files)

@@ -11,6 +11,7 @@ from components.ingest.lookup import list_images
 from components.ingest.survey import take_survey
 from components.records.shard_files import read_index
 from components.storage import row_table
+from tests.files import write_files
 from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, picture, write_folder
 
@@ -71,10 +72,8 @@ def test_given_splits_are_kept_and_leaks_are_counted(tmp_path: Path) -> None:
 
 def test_an_earlier_attempt_leaves_nothing(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=10)
-    for name in ("Split-train/data_tfrecord-00009-of-00010", "index.json", ".unfinished/x"):
-        path = tmp_path / "again" / "examples" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"left by a killed run")
+    left = ("Split-train/data_tfrecord-00009-of-00010", "index.json", ".unfinished/x")
+    write_files(tmp_path / "again" / "examples", dict.fromkeys(left, b"left by a killed run"))
     output = [ingest(folder, tmp_path / name) for name in ("once", "again")]
     once, again = ({p.name for p in m.examples.rglob("*")} for m in output)
     assert once == again
@@ -134,10 +133,11 @@ HOSTILE = [
 def test_rejected_files_do_not_count_in_small_classes(tmp_path: Path, *, grouped: bool) -> None:
     """Of three images, the two that are usable train and judge."""
     names = {f"{label}/{n}.jpeg": f"{label}{n}" for label in "abcdefghijkl" for n in range(3)}
-    for number, name in enumerate(names):
-        path = tmp_path / "images" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(picture(number), "JPEG")[: 100 if number % 3 == 0 else None])
+    images = {
+        name: encode(picture(number), "JPEG")[: 100 if number % 3 == 0 else None]
+        for number, name in enumerate(names)
+    }
+    write_files(tmp_path / "images", images)
     manifest = write_manifest(tmp_path / "list.csv", names) if grouped else None
     config = dataclasses.replace(HEADER, max_reject_fraction=0.5, manifest=manifest)
     output = ingest(tmp_path / "images", tmp_path / "out", config)

@@ -21,14 +21,11 @@ from components.predict.files import find_sources
 from components.storage import row_table
 from components.storage.fetch import Unread, read_files
 from components.storage.folder_listing import find_files, local_version
+from tests.files import write_files
 
 
 def touch(folder: Path, *paths: str) -> Path:
-    for path in paths:
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(os.fsencode(path))
-    return folder
+    return write_files(folder, {path: os.fsencode(path) for path in paths})
 
 
 def test_what_is_hidden_loose_left_by_systems_or_no_image_is_skipped(tmp_path: Path) -> None:

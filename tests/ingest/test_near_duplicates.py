@@ -22,6 +22,7 @@ from components.ingest.write import plan_writer
 from components.ingest.write.plan_writer import IngestJob, picture_row, write_plan
 from components.records.shard_files import read_index
 from components.storage.fetch import Unread
+from tests.files import write_files
 from tests.ingest.plain import HEADER, ingest, write_manifest
 from tests.pictures import encode, scene, turned
 
@@ -81,11 +82,8 @@ def test_copies_are_found_among_many_images_with_little_memory(tmp_path: Path) -
 
 def write_scenes(folder: Path, names: dict[str, tuple[int, int]]) -> Path:
     """Write a JPEG of a scene for each path; a scene is its seed and the quality."""
-    for name, (seed, quality) in names.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg(scene(seed), quality=quality))
-    return folder
+    scenes = {name: jpeg(scene(seed), quality=level) for name, (seed, level) in names.items()}
+    return write_files(folder, scenes)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from components.ingest.plan.splits import (
     require_splits,
 )
 from components.ingest.source.listing import ImageFile, Listing
+from tests.files import write_files
 
 TWO = {"eval": 0.2, "train": 0.8}
 THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
@@ -131,10 +132,7 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
     rows = [f"a/{i}.jpg,a,{'long' if i < 50 else i % 9}" for i in range(100)]
     rows += [f"b/{i}.jpg,b,both {i % 2}" for i in range(50)]
     rows += [f"a/b{i}.jpg,a,both {i % 2}" for i in range(2)]
-    for row in rows:
-        path = tmp_path / "images" / row.split(",")[0]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(row)
+    write_files(tmp_path / "images", {row.partition(",")[0]: row for row in rows})
     manifest = tmp_path / "list.csv"
     manifest.write_text("\n".join(["path,label,group", *rows]))
     listing = list_images(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_def.code_digest import whole_digest
+from tests.files import write_files
 from tests.repository import ROOT
 
 
@@ -123,9 +124,7 @@ def test_unused_files_are_removed_and_licences_stay(tmp_path: Path) -> None:
         f"libclang-1.dist-info/{k}": v for k, v in info.items()
     }
     site, program = tmp_path / "site", tmp_path / "strip"
-    for name, text in files.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
+    write_files(site, files)
     program.symlink_to(shutil.which("true") or "")
     command = [sys.executable, str(ROOT / ".ci" / "slim_packages.py"), str(site)]
     subprocess.run(command, env={"PATH": str(tmp_path)}, check=True)

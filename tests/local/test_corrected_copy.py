@@ -16,6 +16,7 @@ from components.ingest.source.corrections import Correction, write_corrections
 from pipeline_def.apps.review.corrected_copy import CorrectedCopy, write_corrected_copy
 from pipeline_def.runs.record import Data
 from tests.conftest import Refusal
+from tests.files import read_files
 from tests.ingest.test_corrections import decide
 from tests.local.run_samples import write_run
 from tests.pictures import write_folder
@@ -36,13 +37,8 @@ def copy(folder: Path, *rows: Correction, **options: str) -> CorrectedCopy:
     return write_corrected_copy(str(folder), config, corrections=str(path), target=target)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def test_the_copy_has_corrected_labels_and_the_source_stays(folder: Path) -> None:
-    before, stamps = contents(folder), {path: path.stat() for path in folder.rglob("*")}
+    before, stamps = read_files(folder), {path: path.stat() for path in folder.rglob("*")}
     (folder.parent / "copy").mkdir()
     report = copy(
         folder,
@@ -53,7 +49,7 @@ def test_the_copy_has_corrected_labels_and_the_source_stays(folder: Path) -> Non
     )
     expected = {path: data for path, data in before.items() if path != "notes.txt"}
     moved, _ = expected.pop("blue/001.jpeg"), expected.pop("blue/002.jpeg")
-    copied = contents(folder.parent / "copy")
+    copied = read_files(folder.parent / "copy")
     [new] = copied.keys() - expected.keys()
     assert new.startswith("red/001-")
     assert copied == expected | {new: moved}
@@ -82,7 +78,7 @@ def test_labels_of_a_manifest_become_folders(folder: Path, splits: tuple[str, st
     report = copy(folder, row, manifest=str(manifest))
     places = {os.path.join(split[path], f"{path[0]}-class", path) for path in paths}
     moved = {os.path.join(splits[0], label, "blue/001.jpeg") for label in ("b-class", "r-class")}
-    assert contents(folder.parent / "copy").keys() == places ^ moved
+    assert read_files(folder.parent / "copy").keys() == places ^ moved
     assert [text.split(":")[0] for text in report.unread] == ["gone.jpg"]
     assert report.has_groups
 
@@ -99,10 +95,10 @@ def test_a_label_that_is_no_folder_name_is_refused(folder: Path) -> None:
 def test_a_place_that_could_hold_something_is_refused(folder: Path, where: str) -> None:
     (folder.parent / "link").symlink_to(folder)
     (folder.parent / "full" / "a").mkdir(parents=True)
-    before = contents(folder)
+    before = read_files(folder)
     with pytest.raises(ConfigurationError, match=r"--apply-to .* (lies in|exists)"):
         copy(folder, target=str(folder.parent / where))
-    assert contents(folder) == before
+    assert read_files(folder) == before
 
 
 def test_a_failure_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +138,7 @@ def test_the_command_copies_the_images_of_the_newest_run(
     assert "1 relabeled, 1 kept, 1 not applied" in said
     assert "red/003.jpeg: no file has this content" in said
     assert f"{target}, 12 files; 1 files skipped" in said
-    assert len(contents(target)) == 12
+    assert len(read_files(target)) == 12
     shutil.rmtree(target)
     (output / "corrections.csv").write_text("sha256\n")
     assert "first line must be sha256,path" in refusal(*argv)

@@ -28,6 +28,7 @@ from pipeline_def.local.first_look import FirstLook
 from pipeline_def.local.output.integrity import drop_incomplete, list_complete, note_files
 from pipeline_def.local.runner import describe_output
 from pipeline_def.runs.record import RunRecord, Step, describe_failure, read_records
+from tests.files import write_files
 
 
 @component
@@ -209,11 +210,9 @@ def test_a_version_has_the_formats_and_the_card_of_its_last_push(tmp_path: Path)
 def test_a_pushed_model_that_is_gone_is_pushed_again(config: Config, tmp_path: Path) -> None:
     layout = Layout(str(tmp_path))
     names = ("kept", "gone", "no card", "damaged", "changed")
+    files = {"formats/float.tflite": "a small version", "saved_model.pb": "", PUSHED_CARD: ""}
     for name in names:
-        (tmp_path / name / "formats").mkdir(parents=True)
-        (tmp_path / name / "formats" / "float.tflite").write_text("a small version")
-        (tmp_path / name / "saved_model.pb").touch()
-        (tmp_path / name / PUSHED_CARD).touch()
+        write_files(tmp_path / name, files)
     publish_pushes(layout, {str(tmp_path / name): tmp_path / name for name in names})
     (tmp_path / "gone" / "saved_model.pb").unlink()
     (tmp_path / "no card" / PUSHED_CARD).unlink()

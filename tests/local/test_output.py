@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.gcs_server import GcsServer
 from pipeline_def.local.output.folder import Output, open_output
+from tests.files import write_files
 from tests.storage.gs_client import point_to
 
 
@@ -34,9 +35,8 @@ def test_the_working_copy_is_named_after_the_url_and_stored(
     assert folder == tmp_path / "tfx-image-pipeline" / "gs" / "b" / "x"
     assert (folder / "report.html").read_bytes() == b"schema"
     assert not (folder / "somebody").exists()
-    for name in ("logs/run.log", "sample/0/1.png", "pushed/1/saved_model.pb", "lock"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"x")
+    names = ("logs/run.log", "sample/0/1.png", "pushed/1/saved_model.pb", "lock")
+    write_files(folder, dict.fromkeys(names, b"x"))
     output.store_step()
     stored = set(server.add_bucket("b").names())
     assert {"x/pushed/1/saved_model.pb"} == stored - {
@@ -51,9 +51,8 @@ def test_the_working_copy_is_named_after_the_url_and_stored(
 
 def test_the_record_and_checkpoints_of_a_run_that_fails_are_stored(server: GcsServer) -> None:
     folder, output = open_at("gs://b/x")
-    for name in ("runs/1/run.json", "checkpoints/1/checkpoint", "artifacts/a"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"{}")
+    names = ("runs/1/run.json", "checkpoints/1/checkpoint", "artifacts/a")
+    write_files(folder, dict.fromkeys(names, b"{}"))
     with pytest.raises(KeyboardInterrupt), output.storing():
         raise KeyboardInterrupt
     assert set(server.add_bucket("b").names()) == {

@@ -21,6 +21,7 @@ from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import FileOutcome, StatusCounts
 from components.predict.model import Answer
 from components.records.tfrecord import read_features
+from tests.files import write_files
 from tests.ingest.plain import ingest
 from tests.pictures import encode, picture, turned, write_folder
 
@@ -64,10 +65,7 @@ def write_odd_folder(folder: Path) -> Path:
         "b/words.jpg": b"no image",
         "b/.DS_Store": b"",
     }
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    write_files(folder, files)
     (folder / "b" / "broken_link.png").symlink_to("nowhere")
     Path(os.fsdecode(os.fsencode(folder) + b"/a/\xff\n.jpg")).write_bytes(jpeg)
     return folder

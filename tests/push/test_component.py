@@ -24,6 +24,7 @@ from components.storage.folder_listing import find_files
 from components.storage.saved_model import FILES, model_digest, read_candidate, whole_versions
 from components.storage.transfer import remove_file
 from tests.evaluation.saved_model_sample import saved_model
+from tests.files import write_files
 from tests.storage.s3_server import serve_s3
 
 CARD = "# Katze, قطة\n"
@@ -117,11 +118,9 @@ def test_the_candidate_is_noted_with_its_version(model: Path, tmp_path: Path) ->
 def test_accepted_formats_are_pushed_and_refused_ones_do_not_stay(
     model: Path, tmp_path: Path
 ) -> None:
-    folder = model / "Format-Exports"
-    (folder / "golden").mkdir(parents=True)
     rest = ["formats.json", "golden", "labels.txt"]
-    for name in ("model.onnx", "int8.tflite", "labels.txt", "formats.json", "golden/0.png"):
-        (folder / name).write_bytes(name.encode())
+    files = ("model.onnx", "int8.tflite", "labels.txt", "formats.json", "golden/0.png")
+    write_files(model / "Format-Exports", {name: name for name in files})
     for kinds, expected in (
         ("", None),
         ("int8", [*rest, "int8.tflite"]),

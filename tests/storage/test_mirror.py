@@ -3,7 +3,7 @@
 import itertools
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -16,6 +16,7 @@ from components.storage.folder import open_folder
 from components.storage.folder_listing import find_files
 from components.storage.mirror import Mirror
 from components.storage.retry import RetryPolicy
+from tests.files import read_files, write_files
 from tests.storage.gs_client import point_to
 from tests.storage.s3_server import serve_s3
 
@@ -35,18 +36,10 @@ def mirror(url: str, folder: Path) -> Mirror:
     )
 
 
-def write(folder: Path, files: Mapping[str, bytes]) -> Path:
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return folder
-
-
 def tree(folder: Path) -> dict[str, bytes]:
     """Return the files of a folder, without the mirror's own."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    files = read_files(folder)
+    return {path: data for path, data in files.items() if os.path.basename(path)[0] != "."}
 
 
 @pytest.fixture
@@ -68,13 +61,13 @@ def a_run(folder: Path) -> Path:
         "runs/1/run.json": f'{{"uri": "{folder}/artifacts/x", "output": "{folder}"}}'.encode(),
         "metadata.sqlite": os.urandom(9000),
     }
-    return write(folder, files)
+    return write_files(folder, files)
 
 
 def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
     here = a_run(tmp_path / "here")
-    write(here, {f"artifacts/many/{number}": os.urandom(50) for number in range(files)})
-    write(here, {"logs/run": b"not ours", "artifacts/x_unfinished": b"1"})
+    write_files(here, {f"artifacts/many/{number}": os.urandom(50) for number in range(files)})
+    write_files(here, {"logs/run": b"not ours", "artifacts/x_unfinished": b"1"})
     mirror(url, here).store()
     objects = {entry.path: entry for entry in find_files(url)}
     assert "logs/run" not in objects
@@ -107,10 +100,10 @@ def test_a_copy_in_s3(tmp_path: Path) -> None:
 
 
 def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None:
-    here = write(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "pushed/c": b"3"})
+    here = write_files(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "pushed/c": b"3"})
     mirror("gs://bucket", here).store()
     (here / "artifacts" / "a").unlink()
-    write(here, {"artifacts/b": b"22"})
+    write_files(here, {"artifacts/b": b"22"})
     server.counts.clear()
     mirror("gs://bucket", here).store()
     assert (server.counts["upload"], server.counts["delete"]) == (1, 1)
@@ -118,7 +111,7 @@ def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None
 
 
 def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path) -> None:
-    here = write(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "runs/c": b"3"})
+    here = write_files(tmp_path, {"artifacts/a": b"1", "artifacts/b": b"2", "runs/c": b"3"})
     mirror("gs://bucket", here).store()
     # Lost there, lost here, and the ledger of a killed run.
     server.add_bucket("bucket").delete("artifacts/a")
@@ -136,13 +129,13 @@ def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path
 
 
 def test_overlapping_writes_are_refused(server: GcsServer, tmp_path: Path) -> None:
-    first = mirror("gs://bucket", write(tmp_path / "one", {"runs/a": b"1"}))
+    first = mirror("gs://bucket", write_files(tmp_path / "one", {"runs/a": b"1"}))
     first.store()
     other = mirror("gs://bucket", tmp_path / "other")
     other.fetch()
-    write(tmp_path / "other", {"runs/a": b"2"})
+    write_files(tmp_path / "other", {"runs/a": b"2"})
     other.store()
-    write(tmp_path / "one", {"runs/a": b"3 of one"})
+    write_files(tmp_path / "one", {"runs/a": b"3 of one"})
     with pytest.raises(StorageError, match="Another process has written to"):
         first.store()
     first.fetch()

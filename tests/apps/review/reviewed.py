@@ -15,6 +15,7 @@ from pipeline_def.apps.review.command import prepare
 from pipeline_def.apps.review.options import ReviewOptions
 from pipeline_def.runs.record import Data, Step, StepOutput
 from tests.apps.serve.serving import running_app
+from tests.files import write_files
 from tests.local.run_samples import configure, write_run
 from tests.pictures import COLOURS, encode, picture
 
@@ -50,9 +51,7 @@ def write_output(
     data, output = folder / "images", folder / "out"
     examples, artifact = output / "artifacts" / "examples", output / "artifacts" / "suspects"
     artifact.mkdir(parents=True)
-    for path, content in images.items():
-        (data / path).parent.mkdir(parents=True, exist_ok=True)
-        (data / path).write_bytes(content)
+    write_files(data, images)
     rows: list[Any] = [
         {
             ENCODED: content,
