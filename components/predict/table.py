@@ -52,7 +52,6 @@ def write_table(path: str, outcomes: Iterable[FileOutcome], *, top: int) -> Iter
 
 
 def _list_columns(top: int) -> list[str]:
-    """Return the column names."""
     ranks = ["", *(f"_{rank}" for rank in range(2, top + 1))]
     labels = [f"{name}{rank}" for rank in ranks for name in ("label", "probability")]
     return ["file", "status", *labels, *_KNOWN, "category", "reason"]

@@ -92,7 +92,6 @@ def _clean(text: str) -> str:
 
 
 def _cells(record: RunRecord) -> Iterator[str]:
-    """Yield the cells of a row."""
     cached = sum(step.state == "cached" for step in record.steps.values())
     taken = f"{cached}/{len(record.steps)} cached"
     yield "\n".join((format_time(record.started), _describe_state(record), taken))

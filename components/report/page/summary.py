@@ -68,7 +68,6 @@ def _tell(facts: ReportFacts) -> Iterator[str]:
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
-    """Return the facts about the model."""
     model, size = facts.header.config["model"], facts.find_option("transform.size")
     return {
         "Architecture": model["build_fn"] or model["name"],

@@ -22,7 +22,6 @@ LABELS = tf.constant(RANDOM.integers(0, CLASSES, BATCH))
 def make_step(
     *, class_weights: Any = None, frozen: bool = False, penalty: bool = False, **options: Any
 ) -> tuple[tf_keras.Model, Step]:
-    """Return a model and its step."""
     tf_keras.utils.set_random_seed(1)
     layers = [
         tf_keras.layers.Dense(5, activation="tanh", input_shape=[FEATURES], trainable=not frozen),
