@@ -21,6 +21,10 @@ def choose_command(arguments: Sequence[str]) -> tuple[Command, list[str]]:
     words = list(arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
+        if words[0] not in (*COMMANDS, "--help"):
+            raise ConfigurationError(
+                f"Unknown command {quote(words[0])}: use {', '.join(COMMANDS)}."
+            )
     if words and words[0] in COMMANDS:
         return COMMANDS[words[0]], words[1:]
     if words and not words[0].startswith("-") and not os.path.exists(words[0]):

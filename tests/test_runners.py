@@ -181,6 +181,7 @@ def test_the_version_and_a_screen_of_its_own_for_each_command(
     n = r"[\d.]+"
     said = rf"tfx-image-pipeline {n} \(tfx {n}, tensorflow {n}, python {n}\)\n"
     assert re.fullmatch(said, capsys.readouterr().out)
+    assert local_runner.main(["help", "runns"]) == 2
     with pytest.raises(SystemExit) as caught:
         local_runner.main(["help", *filter(None, [command])])
     assert caught.value.code == 0

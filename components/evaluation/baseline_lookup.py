@@ -22,6 +22,7 @@ from components.storage.saved_model import (
     list_versions,
     model_digest,
     read_candidate,
+    read_rollback,
     whole_versions,
 )
 
@@ -64,15 +65,21 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
-    """Return the newest version in `pushed_models` other than `candidate`, or ""."""
+    """Return the newest version in `pushed_models` other than `candidate`, or "".
+
+    It is none that a rollback has withdrawn.
+    """
     return _newest_other(pushed_models, functools.cache(lambda: model_digest(candidate)))
 
 
 def _newest_other(pushed_models: str, read_digest: Callable[[], str]) -> str:
+    withdrawn: set[str] = set()
     for version in whole_versions(pushed_models) if pushed_models else ():
+        if rollback := read_rollback(version):
+            withdrawn.update(rollback.withdrawn)
         if reason := _explain_foreign(version):
             _LOGGER.warning("The pushed model %s is no baseline: %s.", version, reason)
-        elif model_digest(version) != read_digest():
+        elif model_digest(version) not in {read_digest(), *withdrawn}:
             return version
     return ""
 

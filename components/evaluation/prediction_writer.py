@@ -149,13 +149,19 @@ def _write_file(evaluation_uri: str, groups: Iterable[Any]) -> None:
 def replace_probabilities(
     evaluation_uri: str, models: Sequence[Mapping[str, Scores | None]]
 ) -> None:
-    """Replace probabilities of some images.
+    """Replace probabilities of some images, whose `known_score` becomes NaN.
 
     For each model, file name → [classes], or None for an image that cannot judge the model.
     """
 
     def replace(group: Any) -> Any:
         names = read_texts(group, "filename")
+        if KNOWN_SCORE in group.column_names:
+            # It is that of the exported model, which may have seen the image.
+            index, scores = group.column_names.index(KNOWN_SCORE), group[KNOWN_SCORE].to_numpy()
+            replaced = [name in models[0] for name in names]
+            scores = pa.array(np.where(replaced, np.float32(np.nan), scores))
+            group = group.set_column(index, group.schema.field(index), scores)
         for column, known in zip(PROBABILITIES, models, strict=False):
             index, scores = group.column_names.index(column), read_scores(group, column).copy()
             for number, name in enumerate(names):

@@ -210,8 +210,8 @@ def count_pixels(data: bytes, options: ImageOptions) -> int:
 def convert(data: bytes, options: ImageOptions) -> bytes:
     """Return a file that the served graph shows as a person sees it, perhaps `data`.
 
-    Others (transparency, CMYK, WebP, …) become BMP, which is lossless and fast to write: 3 bytes
-    per pixel.
+    Others (transparency, WebP, …) become BMP, which is lossless and fast to write: 3 bytes per
+    pixel; a JPEG (CMYK, …) stays a JPEG, as in ingest.
 
     Raises:
         Rejected: as by `count_pixels`, or the file is broken.
@@ -220,6 +220,8 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
     with rejecting(image):
         if _is_kept(data, image) and _agreed_orientation(data, image):
             return data
+        if hasattr(image, "quantization"):
+            return _store(data, image, options).encoded
         buffer = io.BytesIO()
         Image.fromarray(_see(data, image)).save(buffer, "BMP")
         return buffer.getvalue()

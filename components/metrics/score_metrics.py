@@ -71,8 +71,14 @@ class Unknowns:
     interval: Interval | None = None
 
     def measure(self, known_scores: Scores | None, *, held_out: bool) -> Self:
-        """Add the false alarms on evaluated images, unless the threshold was fitted on them."""
-        if self.threshold is None or known_scores is None or not held_out or not len(known_scores):
+        """Add the false alarms on evaluated images, unless the threshold was fitted on them.
+
+        Scores of images that the model has seen are NaN.
+        """
+        if self.threshold is None or known_scores is None or not held_out:
+            return self
+        known_scores = known_scores[np.isfinite(known_scores)]
+        if not len(known_scores):
             return self
         alarms = int((known_scores < np.float32(self.threshold)).sum())
         examples = len(known_scores)

@@ -44,8 +44,7 @@ def choose_slices(slices: Sequence[str], columns: Columns) -> list[str]:
         if name not in (*SLICINGS, ALL_COLUMNS, *columns):
             known = ", ".join((*SLICINGS, ALL_COLUMNS, *columns))
             raise ConfigurationError(
-                f"evaluation.slices names {name!r}, but it must be one of {known}: the last ones "
-                f"are the columns of the examples."
+                f"evaluation.slices names {name!r}, but it must be one of {known}."
             )
     few = [name for name, column in columns.items() if column.get("values", 0) <= _MOST_SLICES]
     chosen = [few if name == ALL_COLUMNS else [name] for name in slices]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from components.contract.artifact_files import open_file
-from components.contract.example import TRAIN
+from components.contract.example import TRAIN, count_folds
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
 from components.images.thumbnails import SIDE, Thumbnail, lay_over, picture_of, read_png
 from components.images.transcode import Pixels
@@ -66,7 +66,8 @@ def gather_pictures(
     rejects = show_rejects(given["rejects"].uri, root, most=_REJECTS)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
     chosen = choose_images(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
-    explain = functools.partial(explain_images, model)
+    # The mistakes of folds are not those of the exported model.
+    explain = functools.partial(explain_images, "" if count_folds(split) else model)
     mistakes, images = show_images(evaluated, chosen, examples_uri, split, explain)
     left = MOST_BYTES - _count_samples(samples) - count_bytes(reject.picture for reject in rejects)
     mistakes = keep_within(mistakes, left)

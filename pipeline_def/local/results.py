@@ -39,6 +39,7 @@ from pipeline_def.steps import (
     EVALUATOR,
     EXAMPLE_GEN,
     EXAMPLE_VALIDATOR,
+    PREDICTOR,
     PUSHER,
     REPORT,
     STATISTICS_GEN,
@@ -166,7 +167,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
             name: {"seconds": step.seconds, "cached": step.state == "cached"}
             for name, step in record.steps.items()
         },
-        "paths": _list_paths(outputs, layout, record, in_use=in_use),
+        "paths": _list_paths(outputs, layout, record, current_stays=bool(in_use and not pushed)),
     }
 
 
@@ -175,11 +176,12 @@ def _list_paths(
     layout: Layout,
     record: RunRecord,
     *,
-    in_use: str | None,
+    current_stays: bool,
 ) -> dict[str, str]:
-    rejects = outputs[EXAMPLE_GEN.id]["rejects"].uri
+    rejects, predicted = outputs[EXAMPLE_GEN.id]["rejects"].uri, outputs.get(PREDICTOR.id)
+    predictions = predicted["predictions"].uri if predicted and record.blessed else None
     return {
-        "report": layout.refused_report if in_use and not record.blessed else layout.report,
+        "report": layout.refused_report if current_stays else layout.report,
         "metrics": os.path.join(outputs[REPORT.id]["metrics"].uri, METRICS_FILE),
         "training_logs": outputs[TRAINER.id]["model_run"].uri,
         "evaluation": outputs[EVALUATOR.id]["evaluation"].uri,
@@ -187,6 +189,7 @@ def _list_paths(
         "rejects": os.path.join(rejects, REJECTS_FILE),
         "duplicates": os.path.join(rejects, DUPLICATES_FILE),
         "corrections": os.path.join(rejects, CORRECTIONS_FILE),
+        **({"predictions": predictions} if predictions else {}),
         "metadata": layout.metadata,
         "record": layout.record(record.id),
     }

@@ -118,6 +118,8 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     rollback = summary["rolled_back_to"] if summary["blessed"] else None
     why = f": the rollback to version {rollback} keeps it out" if rollback else ""
     yield "Model", model or f"not pushed{why}"
+    if "predictions" in paths:
+        yield "Predictions", paths["predictions"]
     if summary["rejected"]:
         yield "Rejects", paths["rejects"]
 

@@ -88,8 +88,10 @@ def test_transcoded_to_what_a_person_sees(name: str) -> None:
     checked = check_image(data, CONFIG)
     assert checked.format == ("jpeg" if image_format == "JPEG" else "png")
     differences = np.abs(seen_by_the_model(checked.encoded) - seen_by_a_person(data))
-    # A JPEG is encoded a second time.
+    # A JPEG is encoded a second time, also for the server.
     assert differences.mean() < (2 if image_format == "JPEG" else 1e-6)
+    served = convert(data, CONFIG)
+    assert (seen_by_the_model(served) == seen_by_the_model(checked.encoded)).all()
 
 
 @pytest.mark.parametrize("quality", [30, 75, 97])

@@ -223,6 +223,13 @@ def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
     assert read_decided(str(output.rejects)) == kept | {row.sha256 for row in many}
 
 
+def test_who_keeps_a_label_decides_about_all_copies(folder: Path) -> None:
+    output = correct(folder, decide(folder, FIRST, "keep"))
+    assert read_labels(output)["red/copy.jpeg"][0] == "blue"
+    assert (output.summary["label_conflicts"], output.summary["duplicates"]) == (0, 1)
+    assert output.summary["corrections"]["kept"] == 1
+
+
 def test_workers_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         decide(folder, FIRST, "relabel", "red"),

@@ -55,7 +55,7 @@ def test_what_would_go_wrong_is_said_before(
     assert "1 of 66 files in" in err
     assert "Labels       red 61, blue 5\n" in out
     assert "red/page.jpg: not an image" in out
-    assert "2% of the sample would be rejected; a run stops above 1%" in out
+    assert "1.5% of the sample would be rejected; a run stops above 1.0%" in out
     assert "unbalanced: 61 images of 'red', 5 of 'blue'" in out
     assert "fewer than 20 images of 'blue'" in out
 

@@ -152,9 +152,12 @@ def test_what_is_pushed_after_a_rollback(
     gone = saved_model(tmp_path / "gone", weights=f"of {withdrawn}".encode())
     rollback = {"restored": "17", "withdrawn": {model_digest(str(gone)): "18"}}
     (in_use / ROLLBACK).write_text(json.dumps(rollback))
-    summary = summarize(record, Layout(str(tmp_path)), [])
+    layout = Layout(str(tmp_path))
+    summary = summarize(record, layout, [])
     path = summary["pushed_model"]
     assert (path and Path(path).name, summary["rolled_back_to"]) == expected
+    page = layout.report if path else layout.refused_report
+    assert summary["paths"]["report"] == page
 
 
 @pytest.mark.parametrize(
@@ -169,8 +172,8 @@ def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
     recorder: Recorder, tmp_path: Path, in_use: bool, blessed: bool, page: str
 ) -> None:
     # The current model may be the candidate itself, which is no baseline.
-    record = record_all(recorder, baseline=None, pushed={"pushed": 0})
-    assert (record.baseline, record.pushed) == (None, None)
+    pushed = {"pushed": int(blessed), "pushed_version": "18", "pushed_destination": "/pushed/18"}
+    record = record_all(recorder, baseline=None, pushed=pushed)
     record = dataclasses.replace(record, blessed=blessed)
     if in_use:
         (tmp_path / "pushed" / "17").mkdir(parents=True)

@@ -46,6 +46,8 @@ def test_an_earlier_version_is_in_use_until_another_model_is_blessed(
         assert push_models(tmp_path, pushed, "second") == [""]
         assert next(whole_versions(pushed)) == newest
         assert find_baseline(pushed, str(tmp_path / "second" / "Format-Serving")) == newest
+        # The first model again is not compared with the one that was withdrawn.
+        assert find_baseline(pushed, str(tmp_path / "first" / "Format-Serving")) == ""
         [third] = push_models(tmp_path, pushed, "third")
         assert read_weights(f"{pushed}/{third}") == b"third"
         assert os.path.basename(next(whole_versions(pushed))) == third

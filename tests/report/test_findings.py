@@ -126,7 +126,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("no image of dog is classified correctly", "labels may be mixed up", MIXED_UP),
     (
         "the test split has no images of dog",
-        "add images of these classes",
+        "add images of dog",
         with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]),
     ),
     ("800 training images of bird, but 80 of cat", "--training.balance weights", UNBALANCED),

@@ -18,13 +18,14 @@ from benchmarks.gcs_server import GcsServer
 from components.contract.example import REJECTS_FILE
 from components.images.thumbnails import Thumbnail, make_thumbnail, picture_of
 from components.metrics.predictions import Evaluated, Predictions
-from components.report import source_pictures
+from components.report import pictures, source_pictures
 from components.report.pictures import keep_within, sample_classes
 from components.report.predicted_images import choose_images, show_images
 from components.report.shown import PredictedImage
 from components.report.source_pictures import show_rejects
 from tests.pictures import encode, picture
 from tests.report.samples.records import LABELS, make_records, write_splits
+from tests.report.samples.report_sample import small
 from tests.storage.gs_client import point_to
 
 RECORDS = make_records(5)
@@ -136,6 +137,38 @@ def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
     assert not any(image.heat_map for image in browsed)
     unseen = PredictedImage("a", "a", "b", 0.5, 0.5, None, heat_map)
     assert keep_within([unseen, unseen], len(heat_map.jpeg)) == (unseen,)
+
+
+@pytest.mark.parametrize(("split", "asked"), [("eval", "the model"), ("5 folds", "")])
+def test_only_the_model_that_was_evaluated_explains_its_mistakes(
+    split: str, asked: str, examples_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
+
+    def explain(model: str, files: Mapping[str, bytes]) -> dict[str, Thumbnail]:
+        models.append(model)
+        return {}
+
+    monkeypatch.setattr(pictures, "explain_images", explain)
+    monkeypatch.setattr(pictures, "sample_classes", lambda *_, **__: ())
+    (tmp_path / REJECTS_FILE).write_text("")
+    given: Any = {
+        name: SimpleNamespace(uri=uri, get_string_custom_property=lambda _: "/data")
+        for name, uri in (("examples", examples_uri), ("transformed_examples", examples_uri))
+    }
+    given["rejects"] = SimpleNamespace(uri=str(tmp_path))
+    evaluated = evaluate({RECORDS[0].filename: (0, {1: 0.9})})
+    pictures.gather_pictures(
+        given,
+        evaluated,
+        small().metrics,
+        split=split,
+        config={},
+        preview_fn="json.loads",
+        model="the model",
+        suspects=None,
+    )
+    assert models == [asked]
 
 
 def test_pictures_beyond_the_limit_are_left_out() -> None:

@@ -183,14 +183,14 @@ class CorrectionOutcome:
 
 
 def choose_labels(corrections: Corrections, labels: Set[str]) -> dict[str, str | None]:
-    """Return the digest of each image to correct → its new label, or None to remove it.
+    """Return the digest of each image to correct → its label, or None to remove it.
 
     Whether each fits is known only when all images have been read: see `judge`.
     """
     return {
         row.sha256: row.decided
         for row in corrections.rows
-        if row.action == "remove" or (row.action == "relabel" and row.to_label in labels)
+        if row.decided is None or row.decided in labels
     }
 
 

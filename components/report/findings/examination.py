@@ -53,29 +53,32 @@ def check_classes(facts: ReportFacts) -> Iterator[Finding]:
         return
     never = metrics.confusion.sum(axis=0) == 0
     if never.any():
+        names = name_some(labels[never].tolist(), NAMED)
         rare = metrics.support[never].max() < metrics.support.max() / 2
         more = "add some" if facts.is_balanced else "use --training.balance weights"
         yield Finding(
             "classes",
-            f"the model never predicts {name_some(labels[never].tolist(), NAMED)}",
+            f"the model never predicts {names}",
             "every image of such a class is misclassified",
-            f"look at the images of these classes{f'; as they are rare, {more}' if rare else ''}",
+            f"look at the images of {names}{f'; there are few: {more}' if rare else ''}",
         )
     missed = (metrics.support > 0) & (np.diag(metrics.confusion) == 0) & ~never
     if missed.any():
+        names = name_some(labels[missed].tolist(), NAMED)
         yield Finding(
             "classes",
-            f"no image of {name_some(labels[missed].tolist(), NAMED)} is classified correctly",
-            "the model is useless for these classes",
+            f"no image of {names} is classified correctly",
+            f"the model is useless for {names}",
             "see the confusion matrix below: labels may be mixed up",
         )
     absent = metrics.support == 0
     if absent.any():
+        names = name_some(labels[absent].tolist(), NAMED)
         yield Finding(
             "classes",
-            f"{facts.judged_on} has no images of {name_some(labels[absent].tolist(), NAMED)}",
-            "the accuracy on these classes is unknown",
-            "add images of these classes",
+            f"{facts.judged_on} has no images of {names}",
+            f"the accuracy on {names} is unknown",
+            f"add images of {names}",
         )
 
 

@@ -86,8 +86,8 @@ class ModelConfig:
     photographs: efficientnet_lite0, _lite1 or _lite2, and of keras.applications mobilenet_v2,
     mobilenet_v3_small or _large, efficientnet_v2_b0 to _b3, _s, _m or _l, resnet50, resnet50_v2,
     convnext_tiny, _small, _base or _large, densenet121. auto: efficientnet_lite0 where `weights`
-    are ImageNet's; from random weights mobilenet_v2 from 96 pixels and 10,000 images on, resnet9
-    for at least 2,000 images of up to 64 pixels, else cnn."""
+    are ImageNet's; from random weights mobilenet_v2 from 96 pixels and 8,000 training images on,
+    resnet9 for at least 2,000 of up to 64 pixels, else cnn."""
 
     build_fn: Text | None = None
     """Your own network, such as my_package.my_module.my_model. It is a function of `size` (pixels)

@@ -140,5 +140,6 @@ def _reading(url: str) -> Iterator[None]:
             yield
         except FileNotFoundError as error:
             raise ModelError(
-                f"model.weights {url} does not exist: name an existing file, auto or none."
+                f"model.weights {url} does not exist: name an existing file, or auto, imagenet or "
+                "none."
             ) from error

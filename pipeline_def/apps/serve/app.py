@@ -76,9 +76,10 @@ class Service:
             body.clear()
             work = self._predictor.predict(model, parsed.signature, files)
             rows = await run_until_disconnect(request, work)
-        self.metrics.count_answers(model.version, rows)
-        if self._log and parsed.signature == DEFAULT_SIGNATURE:
-            self._log.add(request.scope["request_id"], model.version, rows)
+        if parsed.signature == DEFAULT_SIGNATURE:
+            self.metrics.count_answers(model.version, rows)
+            if self._log:
+                self._log.add(request.scope["request_id"], model.version, rows)
         answer = parsed.encode(rows, model=self._options.name, version=model.version)
         return Response(answer, media_type="application/json")
 

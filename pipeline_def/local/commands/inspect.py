@@ -125,8 +125,8 @@ def _warnings(listing: Listing, survey: Survey, config: Config) -> Iterator[str]
     rejected = len(survey.suspects) / survey.sampled
     if rejected > config.ingest.max_reject_fraction:
         yield (
-            f"{rejected:.0%} of the sample would be rejected; a run stops above "
-            f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
+            f"{rejected:.1%} of the sample would be rejected; a run stops above "
+            f"{config.ingest.max_reject_fraction:.1%} (ingest.max_reject_fraction)"
         )
     for split, counts in listing.labels_per_split().items():
         yield from _balance_warnings(split, counts)

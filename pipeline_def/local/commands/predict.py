@@ -152,7 +152,8 @@ def _summarize(
     tally: StatusCounts, refused: Sequence[FileOutcome], seconds: float
 ) -> Iterator[tuple[str, str]]:
     answered = tally.by_status["answered"]
-    rate = f", {answered / seconds:,.0f} images/s" if answered else ""
+    speed = answered / max(seconds, 1e-9)
+    rate = f", {speed:,.{0 if speed >= 10 else 1}f} images/s" if answered else ""
     yield "Files", f"{tally}; {format_duration(seconds)}{rate}"
     if labels := [f"{label} {count:,}" for label, count in tally.labels.most_common()]:
         yield "Labels", name_some(labels, _MOST_LABELS)

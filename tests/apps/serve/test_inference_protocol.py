@@ -98,6 +98,7 @@ def test_metrics_count_what_was_asked(tmp_path: Path) -> None:
     with serving(model, tmp_path) as port:
         ask(port, body=instances(png(1), b"x"))
         ask(port, INFER, infer(png(1)))
+        ask(port, body=instances(png(1), signature_name="explain"))
         ask(port, "/v1/models/none")
         ask(port, "/never/heard/of")
         connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -114,12 +115,12 @@ def test_metrics_count_what_was_asked(tmp_path: Path) -> None:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    for status, route in (
-        ("200", "predict"),
-        ("200", "infer"),
-        ("404", "status"),
-        ("404", "other"),
+    for status, route, count in (
+        ("200", "predict", 2),
+        ("200", "infer", 1),
+        ("404", "status", 1),
+        ("404", "other", 1),
     ):
-        assert values["images_request_seconds_count", status, route] == 1
-    assert values["images_answers_total", "7", "answered"] == 2
+        assert values["images_request_seconds_count", status, route] == count
+    assert values["images_answers_total", "7", "answered"] == 2, "heat maps are no answers"
     assert values["images_answers_total", "7", "refused"] == 1
