@@ -22,6 +22,7 @@ from tests.docs.command_lines import (
 )
 from tests.docs.markdown import PAGES, ROOT, Code, Command, find_commands, read_page
 from tests.docs.names import find_broken_links, find_unknown_names
+from tests.files import write_files
 
 
 def find_mistakes(commands: list[Command]) -> Iterator[str]:
@@ -59,10 +60,7 @@ def test_every_command_is_right_and_is_run_or_parsed(
     commands = list_commands(code)
     assert len(commands) > 60
     files = {piece.name: piece.text for piece in code if piece.name}
-    monkeypatch.chdir(tmp_path)
-    for name, text in files.items():
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(write_files(tmp_path, files))
     with stopped_runners():
         mistakes = list(find_mistakes(commands))
     assert not mistakes, "\n".join(mistakes)

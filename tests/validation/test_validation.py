@@ -46,6 +46,7 @@ from components.validation.tfdv_files import (
     read_statistics,
 )
 from tests import nodes
+from tests.files import write_files
 from tests.storage.s3_server import serve_s3
 
 GOOD = b"\xff\xd8\xff" + bytes(20)
@@ -492,10 +493,8 @@ def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path:
 
 @pytest.mark.parametrize("content", [b"[]", b'{"time": "x"}', b"\xff"])
 def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
-    entry = tmp_path / "1732310400"
-    (entry / "Split-train").mkdir(parents=True)
-    (entry / "kept.json").write_bytes(content)
-    (entry / "Split-train" / "FeatureStats.pb").write_bytes(b"\xff")
+    files = {"kept.json": content, "Split-train/FeatureStats.pb": b"\xff"}
+    entry = write_files(tmp_path / "1732310400", files)
     with pytest.raises(StorageError, match=f"{entry} are damaged .*. Remove that folder"):
         list_history(str(tmp_path))
     with pytest.raises(StorageError, match=f"{entry} are damaged .*. Remove that folder"):

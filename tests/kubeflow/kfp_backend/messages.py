@@ -12,6 +12,8 @@ from google.protobuf.compiler import plugin_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.rpc import status_pb2
 
+from tests.files import write_files
+
 PACKAGES = {
     "kfp-pipeline-spec": "pipeline_spec_pb2.py",
     "kfp-kubernetes": "kubernetes_executor_config_pb2.py",
@@ -28,10 +30,8 @@ def generate(module: str, version: str, plugin: Path, folder: Path) -> str | Non
         return f"{', '.join(names)}: {done.stderr.strip()}"
     request = _request(module, target).SerializeToString()
     output = subprocess.run([plugin], input=request, capture_output=True, check=True).stdout
-    for file in plugin_pb2.CodeGeneratorResponse.FromString(output).file:
-        path = folder / file.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.content)
+    response = plugin_pb2.CodeGeneratorResponse.FromString(output)
+    write_files(folder, {file.name: file.content for file in response.file})
     return None
 
 
