@@ -50,6 +50,10 @@ FOLDS_FILE = "assets.extra/fold_predictions.parquet"
 """In a SavedModel that was trained on all images: for each image, the probabilities by a model that
 has not seen it (`components.metrics.fold_predictions`)."""
 
+LEARNED_FILE = "assets.extra/learned.npy"
+"""In a SavedModel that was trained on the train split: the last 8 bytes of the SHA-256 of each of
+its images, uint64 [images]."""
+
 LEARNING_RATE = "learning_rate"
 """Metric of the history: learning rate of the last training step of an epoch."""
 

@@ -61,7 +61,7 @@ from components.evaluation.verdict import (
     measure_accuracy,
 )
 from components.metrics.evaluation_files import Judgment, Verdict, write_judgment
-from components.metrics.fold_predictions import FoldPredictions, read_folds
+from components.metrics.fold_predictions import FoldPredictions, read_folds, read_learned
 from components.metrics.prediction_file import read_predictions
 from components.metrics.slices import choose_slices
 from components.records.shard_files import list_shards, read_index
@@ -73,7 +73,7 @@ CONFIG_KEY = "config"
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
 
-# Images of the smoke test, and the seconds from the start of the evaluation to its end.
+# Images of the smoke test, and its seconds from the start of the evaluation on, if that is fast.
 _SMOKE_IMAGES = 8
 _SMOKE_SECONDS = 300.0
 
@@ -112,7 +112,9 @@ class Executor(BaseBeamExecutor):
             lambda: read_predictions(evaluation.uri),
             max_drop=exec_properties.get(MAX_DROP_KEY, 0.0),
         )
-        if any(unseen := find_unseen(examples.uri, split, folds)):
+        # The report tells of the candidate's copies between splits.
+        learned = [frozenset[int](), *map(read_learned, paths[1:])]
+        if any(unseen := find_unseen(examples.uri, split, folds, learned)):
             replace_probabilities(evaluation.uri, unseen)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)

@@ -7,7 +7,7 @@ that memory does not grow with the images.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from components.contract.artifact_files import (
 )
 from components.contract.example import EVAL, FILENAME, SHA256, count_folds, decode_text
 from components.contract.model_files import KNOWN_SCORE
-from components.metrics.fold_predictions import FoldPredictions
+from components.metrics.fold_predictions import FoldPredictions, shorten
 from components.metrics.prediction_file import (
     LABEL_KEYS,
     PREDICTIONS_FILE,
@@ -175,23 +175,27 @@ def replace_probabilities(
 
 
 def find_unseen(
-    examples_uri: str, split: str, models: Sequence[FoldPredictions | None]
+    examples_uri: str,
+    split: str,
+    models: Sequence[FoldPredictions | None],
+    learned: Sequence[Set[int]],
 ) -> list[dict[str, Scores | None]]:
     """Return what each model, or one of its folds, says of images that it was trained on.
 
     That is file name → probabilities by a model that has not seen the image, or None if there is
-    none: a model without folds was trained on all splits of these folds but eval.
+    none: a model without folds was trained on the images that it has `learned`, and on all splits
+    of these folds but eval.
     """
     kept: list[dict[str, Scores | None]] = [{} for _ in models]
-    for path in list_shards(examples_uri, split) if any(models) else ():
+    for path in list_shards(examples_uri, split) if any((*models, *learned)) else ():
         trained_on = count_folds(split) and not path.split("/")[-2].endswith(f"-{EVAL}")
         for features in read_features(path, (_NAME, _KEY)):
             name, key = (
                 decode_text(bytes(features.get(feature, b""))) for feature in (_NAME, _KEY)
             )
-            for rows, folds in zip(kept, models, strict=True):
+            for rows, folds, known in zip(kept, models, learned, strict=True):
                 if folds and key in folds.rows:
                     rows[name] = folds.rows[key]
-                elif folds is None and trained_on:
+                elif (folds is None and trained_on) or shorten(key) in known:
                     rows[name] = None
     return kept

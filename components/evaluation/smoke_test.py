@@ -39,7 +39,7 @@ class SmokeTest:
         """Start a process that predicts `images`, file name → image file; there may be none."""
         self._names = list(images)
         self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._started = time.monotonic()
         self._folder = tempfile.TemporaryDirectory(prefix="smoke-test-")
         texts = [base64.b64encode(data).decode() for data in images.values()]
         self._path(_IMAGES).write_text(json.dumps(texts), encoding="utf-8")
@@ -59,8 +59,10 @@ class SmokeTest:
         """Wait for the predictions; return what is wrong with them, as a clause, or ""."""
         if self._process is None:
             return ""
+        passed = time.monotonic() - self._started
         try:
-            status = self._process.wait(max(0.0, self._deadline - time.monotonic()))
+            # A busy machine, on which the evaluation took long, is not the fault of the model.
+            status = self._process.wait(max(self._seconds - passed, passed))
         except subprocess.TimeoutExpired:
             return f"the exported model made no predictions within {self._seconds:g} s"
         if status:

@@ -17,7 +17,7 @@ from components.metrics.proof import AccuracyChange, estimate_images_needed, per
 
 _CURRENT = "the current model"
 ALONE = "there is no current model to compare with"
-UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels"
+UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels, or was trained on these images"
 """Clauses: why a model is not compared with the current model."""
 
 ROUNDING = 1e-9

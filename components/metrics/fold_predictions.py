@@ -1,21 +1,23 @@
-"""Predictions of cross-validation: of each image, by a model that has not seen it.
+"""What a model has learned by heart: the digests of its images, or its predictions for them.
 
-Trainer puts them into the SavedModel that it trains on all images. They travel with it, so that
-neither this evaluation nor one of a later model takes it to know images by heart.
+Trainer puts them into the SavedModel. They travel with it, so that neither this evaluation nor one
+of a later model takes an image to be new to it. After cross-validation, the predictions are those
+of the model of a fold, which has not seen the image.
 """
 
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.contract.artifact_files import make_folders, open_file
-from components.contract.model_files import FOLDS_FILE
+from components.contract.model_files import FOLDS_FILE, LEARNED_FILE
 from components.metrics.prediction_file import read_scores
 from components.metrics.predictions import Ints, Scores
 
@@ -75,3 +77,27 @@ def read_folds(saved_model: str) -> FoldPredictions | None:
         folds=table["fold"].to_numpy(),
         probabilities=read_scores(table, "probabilities"),
     )
+
+
+def write_learned(saved_model: str, keys: Iterable[str]) -> None:
+    """Write which images a model was trained on, by their SHA-256."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.fromiter(map(shorten, keys), np.uint64))
+    path = os.path.join(saved_model, LEARNED_FILE)
+    make_folders(os.path.dirname(path))
+    with open_file(path, "wb") as file:
+        file.write(buffer.getvalue())
+
+
+def read_learned(saved_model: str) -> frozenset[int]:
+    """Read which images a model was trained on, as `shorten` names them; none if it is unknown."""
+    try:
+        with open_file(os.path.join(saved_model, LEARNED_FILE), "rb") as file:
+            return frozenset(np.load(io.BytesIO(file.read()), allow_pickle=False).tolist())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def shorten(sha256: str) -> int:
+    """Return the last 8 bytes of a digest; 0 of none, as another component may write none."""
+    return int(sha256[-16:] or "0", 16)

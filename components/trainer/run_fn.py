@@ -16,10 +16,11 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import to_dict
-from components.contract.example import decode_text
+from components.contract.example import TRAIN, decode_text
+from components.contract.image_tables import open_images
 from components.contract.model_files import FORMATS_FOLDER, NETWORK_FILE, WEIGHTS_FILE
 from components.host.machine import require_formats
-from components.metrics.fold_predictions import FoldPredictions, write_folds
+from components.metrics.fold_predictions import FoldPredictions, write_folds, write_learned
 from components.metrics.score_metrics import Unknowns
 from components.records.shard_files import read_index
 from components.storage.folder import write_json
@@ -120,9 +121,10 @@ def _train_and_export(
     elif unseen or (config.training.keep == "last" and len(training.phases) == 1):
         picked = ""
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(classifier, graph, data, fn_args, unseen, picked=picked)
     if is_chief(strategy):
         write_images(model, data, labels=graph.labels, directory=run_dir)
+    _export(classifier, graph, data, fn_args, unseen, picked=picked)
+    if is_chief(strategy):
         _export_formats(classifier, graph, data, fn_args)
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)
@@ -201,6 +203,10 @@ def _export(
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
     if unseen:
         write_folds(directory, unseen)
+    elif images := open_images(fn_args.model_run_dir):
+        columns = images.read(["sha256", "split"]).to_pydict()
+        rows = zip(columns["sha256"], columns["split"], strict=True)
+        write_learned(directory, (key for key, split in rows if key and split == TRAIN))
     write_json(os.path.join(directory, NETWORK_FILE), {"picked": picked})
     describe_model(classifier, directory, fn_args.model_run_dir)
 

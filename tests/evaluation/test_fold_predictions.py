@@ -11,7 +11,7 @@ from components.contract.model_files import NETWORK_FILE
 from components.contract.properties import SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.metrics.evaluation_files import read_judgment
-from components.metrics.fold_predictions import FoldPredictions, write_folds
+from components.metrics.fold_predictions import FoldPredictions, write_folds, write_learned
 from components.metrics.prediction_file import read_predictions
 from components.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import make_predictions
@@ -84,6 +84,21 @@ def test_a_model_in_use_without_folds_is_compared_on_the_eval_split(
     kept = read_predictions(evaluation.uri)
     assert (len(kept.filenames), len(kept.known)) == (2 * EACH, 30)
     assert kept.candidate.stats.right.mean() == 0.9
+
+
+def test_a_model_in_use_is_not_judged_on_what_it_was_trained_on(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    """As when images have been divided into other splits."""
+    examples = write_examples(tmp_path / "examples", "eval", predictions)
+    in_use = save(tmp_path / "in_use", None)
+    keys = [f"{row:064x}" for row in range(2 * EACH)]
+    evaluate(tmp_path / "none", examples, save(tmp_path / "model", None), baseline=in_use)
+    assert len(read_predictions(str(tmp_path / "none" / "evaluation")).known) == 2 * EACH
+    write_learned(str(tmp_path / "in_use" / "Format-Serving"), keys[:60])
+    evaluation, _ = evaluate(tmp_path, examples, save(tmp_path / "again", None), baseline=in_use)
+    assert "Only 40 of 100 images are compared" in read_judgment(evaluation.uri).verdict.headline
+    assert len(read_predictions(evaluation.uri).known) == 40
 
 
 def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.verdict import (
+    UNKNOWN_LABELS,
     MeasuredAccuracy,
     ThresholdCheck,
     check_thresholds,
@@ -266,7 +267,7 @@ def test_only_images_whose_labels_both_models_know_are_compared(known: int, head
     assert decide(accuracy, EvaluationConfig(), ThresholdCheck(True, ())).headline == headline
     assert accuracy.accuracy == 0.9
     if not known:
-        assert accuracy.alone == "the current model knows none of these labels"
+        assert accuracy.alone == UNKNOWN_LABELS
     if accuracy.change:
         assert (accuracy.change.after, accuracy.change.before) == (
             right[:900].mean(),

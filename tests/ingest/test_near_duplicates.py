@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import io
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from components.ingest.datasets.reading import read_images
 from components.ingest.plan.facts import FACTS, ROW_BYTES, plan_path
 from components.ingest.plan.near_duplicates import find_groups
 from components.ingest.plan.shard_plan import read_plan
+from components.ingest.source.corrections import Correction, write_corrections
 from components.ingest.source.listing import ImageFile
 from components.ingest.write import plan_writer
 from components.ingest.write.plan_writer import IngestJob, picture_row, write_plan
@@ -299,5 +301,15 @@ def test_a_class_that_is_one_group_is_named(tmp_path: Path) -> None:
     folder = write_scenes(tmp_path / "images", {name: (n, 90) for n, name in enumerate(names)})
     groups = {name: "film" if name.startswith("b") else "" for name in names}
     manifest = write_manifest(tmp_path / "m.csv", groups)
-    output = ingest(folder, tmp_path / "out", IngestConfig(manifest=manifest))
+    config = IngestConfig(manifest=manifest)
+    output = ingest(folder, tmp_path / "out", config)
     assert output.summary["undivided_classes"] == ["b"]
+    # Its images belong to another class now.
+    moved = [name for name in names if name.startswith("b") and name != "b/1.jpg"]
+    digests = (hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in moved)
+    rows = [Correction(digest, "", "relabel", "b", "a") for digest in digests]
+    corrections = str(tmp_path / "c.csv")
+    write_corrections(corrections, rows)
+    config = dataclasses.replace(config, corrections=corrections)
+    output = ingest(folder, tmp_path / "corrected", config)
+    assert output.summary["undivided_classes"] == []

@@ -144,6 +144,15 @@ def test_copies_in_different_folds_are_leaked() -> None:
     ]
 
 
+def test_a_cluster_that_ingest_left_apart_is_leaked_between_folds(rejects: str) -> None:
+    columns = make_columns(30)
+    columns["path"][:4], columns["fold"][:4] = ["a", "b", "c", "e"], [0, 0, 1, 1]
+    groups = read_copies(rejects, columns)
+    assert find_leaked(groups, "2 folds") == {"a", "b", "c", "d"}
+    columns["fold"][:] = 0
+    assert find_leaked(read_copies(rejects, columns), "2 folds") == set()
+
+
 def test_an_image_has_the_copies_of_both_lists(rejects: str) -> None:
     pair = [Copy("a", "cat", "train", "1", -1, 0.9), Copy("e", "cat", "test", "5", -1, 0.9)]
     suspects = list_suspects([pair, *read_copies(rejects, make_columns(30))])

@@ -24,6 +24,7 @@ from components.contract.model_files import (
     WEIGHTS_FILE,
 )
 from components.images.options import TransformConfig
+from components.metrics.fold_predictions import read_learned, shorten
 from components.trainer import preparation
 from components.trainer import run_fn as trainer
 from components.trainer.config.model import ModelConfig
@@ -181,8 +182,12 @@ def test_files_of_a_training(trained: Trained) -> None:
     images, rows = open_images(str(trained.run)).read(), read_embeddings(str(trained.run))
     assert rows is not None
     assert images.num_rows == len(rows) == 120
-    assert set(images["split"].to_pylist()) == {"train", "eval"}
-    assert all(len(key) == 64 for key in images["sha256"].to_pylist())
+    keys = images["sha256"].to_pylist()
+    assert all(len(key) == 64 for key in keys)
+    splits = images["split"].to_pylist()
+    assert {*splits} == {"train", "eval"}
+    learned = {key for key, split in zip(keys, splits, strict=True) if split == "train"}
+    assert read_learned(str(trained.run.parent / "model")) == {*map(shorten, learned)}
     assert [os.path.dirname(p) for p in images["path"].to_pylist()] == images["label"].to_pylist()
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))

@@ -90,7 +90,7 @@ def decide(
         near = list_clusters(clusters, files, assignment)
     elif config.near_duplicates != "keep":
         logging.warning("Near duplicates are not searched for: ingest.check header decodes none.")
-    undivided = _find_undivided(images, assignment.rule)
+    undivided = _find_undivided(images, assignment)
     for labels, warning in ((divided, _DIVIDED), (undivided, _UNDIVIDED)):
         if labels:
             logging.warning(warning, ", ".join(map(quote, labels)))
@@ -98,15 +98,16 @@ def decide(
     return Decision(assignment, duplicates, outcomes, near, divided, undivided)
 
 
-def _find_undivided(images: Images, rule: SplitRule) -> list[str]:
-    """Return the classes of several images, all in one unit of a rule."""
+def _find_undivided(images: Images, assignment: Assignment) -> list[str]:
+    """Return the classes of several images, all in one unit."""
     counts = collections.Counter[str]()
     units: dict[str, set[str]] = {}
     for file, sha256 in images:
-        counts[file.label] += 1
-        if len(of_label := units.setdefault(file.label, set())) < 2:
+        label = assignment.label_of(file, sha256)
+        counts[label] += 1
+        if len(of_label := units.setdefault(label, set())) < 2:
             # Given splits divide a class, too.
-            of_label.add(rule.unit_of(file, sha256) if file.split is None else file.split)
+            of_label.add(file.split or assignment.rule.unit_of(file, sha256))
     return sorted(label for label, of_label in units.items() if len(of_label) == 1 < counts[label])
 
 

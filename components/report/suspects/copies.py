@@ -27,7 +27,7 @@ class Copy(NamedTuple):
     """None if the image is not used."""
     sha256: str
     fold: int
-    """-1: ingest has found it, which keeps copies in one fold, or no folds judge the model."""
+    """-1: no folds judge the model, or the image is not used."""
     likeness: float
 
 
@@ -83,13 +83,16 @@ def read_copies(rejects_uri: str, columns: Columns) -> list[list[Copy]]:
     exact: dict[str, list[int]] = {}
     for row, digest in zip(rows.tolist(), columns["sha256"][rows].tolist(), strict=True):
         exact.setdefault(digest, []).append(row)
-    near = _read_lines(rejects_uri, NEAR_DUPLICATES_FILE)
-    names = ("paths", "labels", "splits", "sha256", "likeness")
+    near = [*_read_lines(rejects_uri, NEAR_DUPLICATES_FILE)]
+    # Too large a cluster is not kept in one fold.
+    rows = find_rows({spell_path(path) for line in near for path in line["paths"]}, columns["path"])
+    folds = dict(zip(columns["path"][rows].tolist(), columns["fold"][rows].tolist(), strict=True))
+    names = ("labels", "splits", "sha256", "likeness")
     return _describe(columns, [(group, 1.0) for group in exact.values()]) + [
         [
-            Copy(spell_path(path), label, split, sha256, -1, likeness)
+            Copy(path, label, split, sha256, folds.get(path, -1), likeness)
             for path, label, split, sha256, likeness in zip(
-                *(line[name] for name in names), strict=True
+                map(spell_path, line["paths"]), *(line[name] for name in names), strict=True
             )
         ]
         for line in near
