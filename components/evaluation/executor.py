@@ -54,6 +54,8 @@ from components.evaluation.slice_counts import CountedModels, measure_models, me
 from components.evaluation.smoke_test import SmokeTest
 from components.evaluation.tfma_files import write_results
 from components.evaluation.verdict import (
+    ALL_LEARNED,
+    UNKNOWN_LABELS,
     MeasuredAccuracy,
     check_thresholds,
     decide,
@@ -119,8 +121,13 @@ class Executor(BaseBeamExecutor):
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         counted = measure_models(evaluation.uri, config, paths, with_auc=with_auc)
         picked = _find_picked(paths[0], split)
+        learned_any = any(row is None for rows in unseen[1:] for row in rows.values())
         accuracy = measure_accuracy(
-            *counted.right, guess=majority_accuracy, selected=picked, known=counted.known
+            *counted.right,
+            guess=majority_accuracy,
+            selected=picked,
+            known=counted.known,
+            alone=ALL_LEARNED if learned_any else UNKNOWN_LABELS,
         )
         verdict = _judge(evaluation.uri, config, counted, accuracy, smoke_failure)
         if count_folds(split):

@@ -17,7 +17,8 @@ from components.metrics.proof import AccuracyChange, estimate_images_needed, per
 
 _CURRENT = "the current model"
 ALONE = "there is no current model to compare with"
-UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels, or was trained on these images"
+UNKNOWN_LABELS = f"{_CURRENT} knows none of these labels"
+ALL_LEARNED = f"{_CURRENT} was trained on all of these images"
 """Clauses: why a model is not compared with the current model."""
 
 ROUNDING = 1e-9
@@ -209,6 +210,7 @@ def measure_accuracy(
     guess: float,
     selected: str = "",
     known: Ints | None = None,
+    alone: str = UNKNOWN_LABELS,
 ) -> MeasuredAccuracy:
     """Measure the accuracy of a model, and compare it with the current model if there is one.
 
@@ -217,7 +219,8 @@ def measure_accuracy(
         baseline: whether the current model is right.
         guess: accuracy of always predicting the most frequent class.
         selected: what these examples picked: the checkpoint, or the training; "" if neither.
-        known: rows of the examples whose labels the current model knows; None: all.
+        known: rows of the examples that can judge the current model; None: all.
+        alone: why there are none, if there are none.
     """
     images, hits = len(right), int(right.sum())
     measured = MeasuredAccuracy(
@@ -227,7 +230,7 @@ def measure_accuracy(
         return measured
     known = np.arange(images) if known is None else known
     if not len(known):
-        return replace(measured, alone=UNKNOWN_LABELS)
+        return replace(measured, alone=alone)
     change = AccuracyChange.of(baseline[known], right[known])
     few = (
         f" Only {len(known):,} of {images:,} images are compared: both models know their labels, "
@@ -286,12 +289,13 @@ def _explain_refusal(measured: MeasuredAccuracy, worse: str) -> Iterator[str]:
 
 
 def _list_doubts(measured: MeasuredAccuracy, undecided: str) -> list[str]:
-    """List the claims that the images are too few for."""
+    """List the claims that the images are too few for, or cannot tell."""
     few = f"{measured.images:,} images are too few"
     guessing = [f"{few} to show that it beats the baseline"] if measured.may_be_guessing else []
     # Both are said at once if they are of the same images.
     rest = undecided.removeprefix(f"{few} ") if guessing else undecided
-    return [*guessing, *([rest] if rest else [])]
+    untold = [measured.alone] if measured.alone == ALL_LEARNED else []
+    return [*guessing, *([rest] if rest else []), *untold]
 
 
 def _weigh(measured: MeasuredAccuracy, max_drop: float) -> str:

@@ -99,6 +99,11 @@ def test_a_model_in_use_is_not_judged_on_what_it_was_trained_on(
     evaluation, _ = evaluate(tmp_path, examples, save(tmp_path / "again", None), baseline=in_use)
     assert "Only 40 of 100 images are compared" in read_judgment(evaluation.uri).verdict.headline
     assert len(read_predictions(evaluation.uri).known) == 40
+    write_learned(str(tmp_path / "in_use" / "Format-Serving"), keys)
+    evaluation, _ = evaluate(tmp_path, examples, save(tmp_path / "last", None), baseline=in_use)
+    verdict = read_judgment(evaluation.uri).verdict
+    assert verdict.outcome == "undecided"
+    assert "the current model was trained on all of these images" in verdict.headline
 
 
 def test_a_model_in_use_that_knows_the_eval_split(predictions: Predictions, tmp_path: Path) -> None:
