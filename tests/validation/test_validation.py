@@ -385,6 +385,25 @@ def test_drift_between_runs(before: Any, now: Any, text: str, tmp_path: Path) ->
             run.pass_gate(drift="stop")
 
 
+def test_one_extreme_value_hides_no_drift(tmp_path: Path) -> None:
+    """TFDV compares ten buckets of equal width by default; all usual values would be in one."""
+    before, now = (
+        statistics_of(
+            ["cat", "dog"] * 150,
+            FILE_SIZE=[
+                *np.random.default_rng(mean).normal(mean, mean / 10, 299).astype(int),
+                10**7,
+            ],
+        )
+        for mean in (20_000, 40_000)
+    )
+    finished(tmp_path / "first", before)
+    run = Run(tmp_path / "second", now)
+    run.validate()
+    [finding] = run.findings
+    assert "file_size: The values differ" in str(finding)
+
+
 def test_skew_between_splits(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", labelled(**CATS_AND_DOGS), labelled(cat=180, dog=20))
     run.validate()
