@@ -14,11 +14,16 @@ import pytest
 from components.contract.artifact_files import list_names
 from components.contract.example import SLICINGS
 from components.evaluation import prediction_writer
-from components.evaluation.prediction_writer import join_parts, open_part
+from components.evaluation.prediction_writer import (
+    join_parts,
+    open_part,
+    replace_probabilities,
+)
 from components.metrics import prediction_file
 from components.metrics.classification_metrics import compare_models, measure
 from components.metrics.prediction_file import read_predictions, read_sampled
 from components.metrics.predictions import Evaluated, drop_probabilities
+from components.metrics.score_metrics import Unknowns
 from tests.evaluation.metrics_sample import draw_answers
 
 
@@ -118,6 +123,14 @@ def test_few_probabilities_are_held_and_other_numbers_stay_exact(
     assert estimated.slices == exact.slices
     assert estimated.confused == exact.confused
     assert estimated.compared == exact.compared == images - 900
+    # A fold has judged one image, whose score is that of the exported model.
+    replace_probabilities(str(tmp_path), [{"00003": np.eye(7, dtype=np.float32)[2]}, {}])
+    replaced = read_predictions(str(tmp_path))
+    assert replaced.candidate.probabilities[3].tolist() == np.eye(7)[2].tolist()
+    assert replaced.known_scores is not None
+    assert np.flatnonzero(np.isnan(replaced.known_scores)).tolist() == [3]
+    unknowns = Unknowns(0.05, 100, threshold=10.5).measure(replaced.known_scores, held_out=True)
+    assert unknowns.found == pytest.approx(10 / (images - 1))
     # Of a sixth of the images.
     assert estimated.metrics.scalars["auc"] == measure(model.held).scalars["auc"]
     assert estimated.metrics.scalars["auc"] == pytest.approx(exact.metrics.scalars["auc"], abs=0.02)
