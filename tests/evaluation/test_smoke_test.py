@@ -50,6 +50,9 @@ def test_broken_and_slow_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 broken.find_failure(lambda _: EVALUATED)
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
         assert "no predictions within 0.01 s" in slow.find_failure(lambda _: EVALUATED)
+    with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as busy:
+        busy._started -= 60  # As if the evaluation had taken a minute.
+        assert "cannot be loaded" in busy.find_failure(lambda _: EVALUATED)
     assert {*psutil.Process().children()} <= before
     with SmokeTest(str(tmp_path), {}, seconds=60) as none:
         assert none.find_failure(lambda _: EVALUATED) == ""

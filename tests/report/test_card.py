@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from components.contract.printable import make_printable
 from components.metrics.evaluation_files import FormatResult
 from components.report.card import MOST_CLASSES, escape_markdown, fence, write_card
 from components.report.facts import ReportFacts
+from components.report.metrics_file import write_metrics
 from components.report.page.document import render_section
 from tests.evaluation.metrics_sample import make_comparison
 from tests.report.samples.report_sample import small
@@ -167,6 +169,14 @@ def test_every_class_has_a_row_whatever_its_name() -> None:
     recall = [float(row[4]) for row in rows]
     assert recall == sorted(recall)
     assert "Images of train: 525\nImages of eval: 120" in words(card["Training data"])
+
+
+def test_fewer_images_that_compare_the_current_model_are_counted() -> None:
+    note = "Current model and change: on the 7 images whose labels it knows."
+    assert note not in words(sections(FACTS)["Evaluation"])
+    facts = replace(FACTS, comparison=replace(FACTS.comparison, compared=7))
+    assert note in words(sections(facts)["Evaluation"])
+    assert json.loads(write_metrics(facts))["compared"] == 7
 
 
 def test_numbers_are_those_of_the_comparison() -> None:
