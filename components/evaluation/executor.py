@@ -75,7 +75,7 @@ CONFIG_KEY = "config"
 MAX_DROP_KEY = "max_format_drop"
 """The execution property that bounds the accuracy drop of an export, 0 to 1."""
 
-# Images of the smoke test, and its seconds from the start of the evaluation on, if that is fast.
+# Images of the smoke test, and its time limit in seconds, more if the evaluation takes longer.
 _SMOKE_IMAGES = 8
 _SMOKE_SECONDS = 300.0
 

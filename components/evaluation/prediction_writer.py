@@ -158,20 +158,24 @@ def replace_probabilities(
         names = read_texts(group, "filename")
         if KNOWN_SCORE in group.column_names:
             # It is that of the exported model, which may have seen the image.
-            index, scores = group.column_names.index(KNOWN_SCORE), group[KNOWN_SCORE].to_numpy()
             replaced = [name in models[0] for name in names]
-            scores = pa.array(np.where(replaced, np.float32(np.nan), scores))
-            group = group.set_column(index, group.schema.field(index), scores)
+            known_scores = np.where(replaced, np.float32(np.nan), group[KNOWN_SCORE].to_numpy())
+            group = _set_column(group, KNOWN_SCORE, pa.array(known_scores))
         for column, known in zip(PROBABILITIES, models, strict=False):
-            index, scores = group.column_names.index(column), read_scores(group, column).copy()
+            scores = read_scores(group, column).copy()
             for number, name in enumerate(names):
                 if name in known:
                     row = known[name]
                     scores[number] = np.nan if row is None else row
-            group = group.set_column(index, group.schema.field(index), _as_column(scores))
+            group = _set_column(group, column, _as_column(scores))
         return group
 
     _write_file(evaluation_uri, map(replace, read_groups(evaluation_uri, None)))
+
+
+def _set_column(table: Any, name: str, values: Any) -> Any:
+    index = table.column_names.index(name)
+    return table.set_column(index, table.schema.field(index), values)
 
 
 def find_unseen(

@@ -58,10 +58,13 @@ def write_folds(saved_model: str, folds: FoldPredictions) -> None:
     ).replace_schema_metadata({b"labels": json.dumps(folds.labels).encode()})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
-    path = os.path.join(saved_model, FOLDS_FILE)
+    _write(os.path.join(saved_model, FOLDS_FILE), buffer)
+
+
+def _write(path: str, content: io.BytesIO) -> None:
     make_folders(os.path.dirname(path))
     with open_file(path, "wb") as file:
-        file.write(buffer.getvalue())
+        file.write(content.getvalue())
 
 
 def read_folds(saved_model: str) -> FoldPredictions | None:
@@ -83,10 +86,7 @@ def write_learned(saved_model: str, keys: Iterable[str]) -> None:
     """Write which images a model was trained on, by their SHA-256."""
     buffer = io.BytesIO()
     np.save(buffer, np.fromiter(map(shorten, keys), np.uint64))
-    path = os.path.join(saved_model, LEARNED_FILE)
-    make_folders(os.path.dirname(path))
-    with open_file(path, "wb") as file:
-        file.write(buffer.getvalue())
+    _write(os.path.join(saved_model, LEARNED_FILE), buffer)
 
 
 def read_learned(saved_model: str) -> frozenset[int]:

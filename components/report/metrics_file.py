@@ -27,8 +27,7 @@ def write_metrics(facts: ReportFacts) -> str:
     they are the same. After cross-validation `selection_split` names the folds, such as "5 folds".
     If there is no test split, `split` names them, too, and `folds` is their number; otherwise it is
     0. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the `change`.
-    `compared`: number of images that `baseline` and `change` are of, as the current model knows
-    their labels.
+    `compared`: number of images that `baseline` and `change` are of.
     `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each pair.
     `calibration`: one entry per confidence bin. `formats`: the fields of `FormatResult` of each.
     `known`: null, or the fields of `components.metrics.score_metrics.Unknowns`. `search`: that of

@@ -172,7 +172,7 @@ def test_every_class_has_a_row_whatever_its_name() -> None:
 
 
 def test_fewer_images_that_compare_the_current_model_are_counted() -> None:
-    note = "Current model and change: on the 7 images whose labels it knows."
+    note = "Current model and change: on the 7 images that can be compared."
     assert note not in words(sections(FACTS)["Evaluation"])
     facts = replace(FACTS, comparison=replace(FACTS.comparison, compared=7))
     assert note in words(sections(facts)["Evaluation"])
