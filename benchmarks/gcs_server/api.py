@@ -1,4 +1,4 @@
-"""The JSON API of Cloud Storage."""
+"""The JSON API of Cloud Storage, and what reading takes of its XML API, which is that of S3."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from email import message_from_bytes, message_from_string
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
+from xml.sax.saxutils import escape
 
 from aiohttp import web
 
@@ -136,6 +137,24 @@ class JsonApi:
         given = {key: value for key, value in page.items() if value}
         return web.json_response({"kind": "storage#objects"} | given)
 
+    def _list_xml(self, call: Call, bucket: str) -> web.Response:
+        ours = {"continuation-token": "pageToken", "max-keys": "maxResults"}
+        query = {ours.get(name, name): value for name, value in call.query.items()}
+        items, prefixes, token = self._bucket(bucket).page(query)
+        texts = [
+            f"<Contents><Key>{escape(item.name)}</Key><Size>{len(item.data)}</Size>"
+            f"<ETag>&quot;{item.generation:x}&quot;</ETag><LastModified>"
+            f"{item.resource(self.endpoint)['updated']}</LastModified></Contents>"
+            for item in items
+        ]
+        names = map(escape, prefixes)
+        texts += [f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in names]
+        texts.append(f"<IsTruncated>{str(bool(token)).lower()}</IsTruncated>")
+        if token:
+            texts.append(f"<NextContinuationToken>{token}</NextContinuationToken>")
+        text = f"<ListBucketResult>{''.join(texts)}</ListBucketResult>"
+        return web.Response(text=text, content_type="application/xml")
+
     def _metadata(self, call: Call, bucket: str, name: str) -> web.Response:
         return web.json_response(self._wanted(call, bucket, name).resource(self.endpoint))
 
@@ -257,5 +276,7 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
     ("copy", re.compile(f"POST {OBJECT}/copyTo/b/([^/]+)/o/([^/]+)"), JsonApi._copy),
     ("batch", re.compile("POST /batch/storage/v1"), JsonApi._batch),
     ("token", re.compile("POST /token"), JsonApi._token),
+    ("media", re.compile("(?:GET|HEAD) /([^/]+)/(.+)"), JsonApi._media),
+    ("list", re.compile("GET /([^/]+)/?"), JsonApi._list_xml),
     ("unknown", re.compile(".*", re.DOTALL), JsonApi._unknown),
 ]

@@ -62,7 +62,7 @@ class Item:
         """Return the headers of a download."""
         return {
             "Content-Type": self.properties["contentType"],
-            "ETag": f"{self.generation:x}",
+            "ETag": f'"{self.generation:x}"',
             "x-goog-generation": str(self.generation),
             "x-goog-metageneration": "1",
             "x-goog-hash": ",".join(f"{key}={value}" for key, value in self.hashes.items()),
