@@ -28,7 +28,7 @@ _MODULES = (
     "tensorflow_model_analysis",
     "kfp",
     "gcsfs",
-    "s3fs",
+    "components.storage.s3_client",
     "pipeline_def.config.config",
     "pipeline_def.pipeline",
     "components.trainer.run_fn",

@@ -50,8 +50,9 @@ _IMPORTED = (
     *("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.runners.worker.sdk_worker_main"),
     *("kubernetes", "cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
     *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
-    *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "s3fs", "jinja2", "tifffile"),
+    *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "jinja2", "tifffile"),
     *("pydantic", "annotated_types", "rich.live", "h5py", "tensorboard.main"),
+    "components.storage.s3_client",
     "pipeline_def.apps.serve.command",
 )
 

@@ -4,32 +4,30 @@ import base64
 import contextlib
 import functools
 import hashlib
-import ssl
-import urllib.parse
-import urllib.request
-import weakref
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 from botocore import exceptions  # type: ignore[import-untyped]
-from botocore.auth import S3SigV4Auth  # type: ignore[import-untyped]
-from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
-from fsspec.implementations.http import HTTPFileSystem
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
 from s3fs import S3FileSystem
-from yarl import URL
 
 from components.storage import retry
 from components.storage.retry import Retrier
 
-# As for Cloud Storage.
-_CONNECTIONS = 256
 _DEFAULT_REGION = "us-east-1"
+# In obstore's words.
+_OVERLOAD = re.compile(r"status code: (5\d\d|429)")
+_LONGEST_READ = timedelta(days=1)
 
 
 class _OverloadError(OSError):
-    """The store answers a plain request with a temporary HTTP status."""
+    """The store answers with a temporary HTTP status."""
 
 
 class S3Client(S3FileSystem):
@@ -44,9 +42,11 @@ class S3Client(S3FileSystem):
         """Take the options of s3fs."""
         super().__init__(**options)
         self._retrier = Retrier(_find_cause)
-        self._http: aiohttp.ClientSession | None = None
+        self._stores: dict[tuple[str, Any], S3Store] = {}
+        self._read: set[str] = set()
+        """Buckets that obstore has read."""
         self._only_by_s3fs: set[str] = set()
-        """Buckets that are not read by plain requests, such as those of another region."""
+        """Buckets that obstore does not read, such as those of another region."""
 
     async def _call_s3(self, method: str, *args: Any, **options: Any) -> Any:
         once = functools.partial(super()._call_s3, method, *args, **options)
@@ -73,63 +73,64 @@ class S3Client(S3FileSystem):
             FileExistsError: the object has changed; S3 lists no checksums that would tell.
         """
         bucket, _, key = path.partition("/")
-        headers = {"If-Match": version, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
+        options = {"if_match": version, **({"range": (0, end)} if end else {})}
+        same = {"IfMatch": version, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
 
         async def attempt() -> bytes:
-            is_plain = bucket not in self._only_by_s3fs
-            if is_plain and (data := await self._read_plain(bucket, key, headers)) is not None:
+            directly = bucket not in self._only_by_s3fs
+            if directly and (data := await self._read_directly(bucket, key, options)) is not None:
                 return data
             # Also to find out what is wrong.
-            named = {name.replace("-", ""): value for name, value in headers.items()}
             response = await super(S3Client, self)._call_s3(
-                "get_object", Bucket=bucket, Key=key, **named
+                "get_object", Bucket=bucket, Key=key, **same
             )
             with contextlib.closing(response["Body"]) as body:
                 data = bytes(await body.read())
-            self._only_by_s3fs.add(bucket)
+            if bucket not in self._read:
+                self._only_by_s3fs.add(bucket)
             return data
 
         with _reporting_changes(path):
             return await self._retrier.call(attempt, kind="content", request=f"get_object {path}")
 
-    async def _read_plain(self, bucket: str, key: str, headers: Mapping[str, str]) -> bytes | None:
-        """Read an object; return None if the store has other objections than being overloaded.
+    async def _read_directly(self, bucket: str, key: str, options: Any) -> bytes | None:
+        """Read an object by obstore; return None if the store has objections but overload.
 
-        s3fs takes three times the CPU time for a request.
+        s3fs takes several times the CPU time for a request.
         """
         client = await self.set_session()
         credentials = await self.session.get_credentials()
         if credentials is None or self.anon or self.key:
             return None
-        region = client.meta.region_name.replace("aws-global", _DEFAULT_REGION)
-        url = f"{client.meta.endpoint_url}/{bucket}/{urllib.parse.quote(key, safe='/~')}"
-        request = AWSRequest("GET", url, dict(headers))
         frozen = await credentials.get_frozen_credentials()
-        S3SigV4Auth(frozen, "s3", region).add_auth(request)
-        self._http = self._http or self._open_http()
-        plain = URL(url, encoded=True)
+        if (bucket, frozen) not in self._stores:
+            self._stores[bucket, frozen] = self._open_directly(bucket, client.meta, frozen)
         try:
-            async with self._http.get(plain, headers=dict(request.headers)) as response:
-                if response.status >= 500 or response.status == 429:
-                    raise _OverloadError(f"HTTP status {response.status}")
-                return await response.read() if response.status in (200, 206) else None
-        except aiohttp.ClientSSLError:
-            # botocore has further options.
+            response = await self._stores[bucket, frozen].get_async(key, options=options)
+            data = bytes(await response.bytes_async())
+        except (BaseError, FileNotFoundError, ValueError) as error:
+            if status := _OVERLOAD.search(str(error)):
+                raise _OverloadError(f"HTTP status {status[1]}") from error
             return None
+        self._read.add(bucket)
+        return data
 
-    def _open_http(self) -> aiohttp.ClientSession:
-        silence = retry.RETRY_POLICY.silence
-        authorities = self.session.get_config_variable("ca_bundle")
-        context = ssl.create_default_context(cafile=authorities) if authorities else True
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=context),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence),
-            auto_decompress=False,
-            trust_env=bool(urllib.request.getproxies()),
+    def _open_directly(self, bucket: str, meta: Any, credentials: Any) -> S3Store:
+        silence = timedelta(seconds=retry.RETRY_POLICY.silence)
+        limits = {"connect_timeout": silence, "read_timeout": silence, "timeout": _LONGEST_READ}
+        options: Any = {"allow_http": True, **limits}
+        if authorities := self.session.get_config_variable("ca_bundle"):
+            options["root_certificate"] = Path(authorities).read_bytes()
+        return S3Store(
+            bucket,
+            endpoint=meta.endpoint_url,
+            region=meta.region_name.replace("aws-global", _DEFAULT_REGION),
+            access_key_id=credentials.access_key,
+            secret_access_key=credentials.secret_key,
+            **({"session_token": credentials.token} if credentials.token else {}),
+            client_options=options,
+            retry_config={"max_retries": 0},
         )
-        weakref.finalize(self, HTTPFileSystem.close_session, self.loop, session)
-        return session
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Replace the object with ETag `version`, or create it if that is ""; return the new ETag.
