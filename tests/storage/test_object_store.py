@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.asyn import sync
 
 from components.contract.errors import StorageError
 from components.ingest.config import IngestConfig
@@ -80,6 +81,18 @@ def test_a_refused_read_is_repeated(
     read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
     assert read == IMAGES
     assert sum(retry.count_retries().values()) == before + retries
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["a//b", "/a", "a/./b", "a/"])
+def test_an_object_is_never_taken_for_another(store: Any, key: str) -> None:
+    """Obstore refuses some names, and reads `a` for `/a` and `a/`."""
+    for name in ("a", key):
+        store.call_s3("put_object", Bucket="bucket", Key=name, Body=name.encode())
+    version = store.call_s3("head_object", Bucket="bucket", Key=key)["ETag"]
+    for _ in range(2):
+        data = sync(store.loop, store.read_version, f"bucket/{key}", version)
+        assert data == key.encode()
 
 
 @pytest.mark.slow
