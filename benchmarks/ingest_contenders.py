@@ -173,8 +173,7 @@ def _obstore(source: str, target: str) -> None:
     import obstore
     from obstore.store import S3Store
 
-    options: Any = {"allow_http": True, "http1_only": True}
-    store = S3Store.from_url(source, client_options=options)
+    store = S3Store.from_url(source, client_options={"allow_http": True})
 
     async def read() -> None:
         paths = [found["path"] for page in obstore.list(store) for found in page]

@@ -80,7 +80,8 @@ def _measure(arguments: argparse.Namespace) -> None:
             else:
                 title, *options_ = _write_images(part, arguments, folder)
                 found = _run_thrice(folder / part, options_, arguments.repeats)
-                title += f", listed in {_time_listing(folder / part):.1f} s"
+                if part == "many":
+                    title += f", listed in {_time_listing(folder / part):.1f} s"
             figures |= {f"{part}: {name}": runs for name, runs in found.items()}
             tables.append(_tabulate(title, found))
     for table in tables:

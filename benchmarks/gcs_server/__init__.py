@@ -1,4 +1,6 @@
-"""An emulated Google Cloud Storage for tests and benchmarks: its JSON API over plain HTTP.
+"""An emulated Google Cloud Storage for tests and benchmarks, over plain HTTP.
+
+It has the JSON API and, for reading, the XML API, which S3's clients understand.
 
 No registry has a server that the tests could use: PyPI's gcp-storage-emulator fails at resumable
 uploads and empty objects of TensorFlow, fake-gcs-server is a program in Go, and neither resets,

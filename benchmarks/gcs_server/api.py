@@ -1,4 +1,4 @@
-"""The JSON API of Cloud Storage, and what reading takes of its XML API, which is that of S3."""
+"""The JSON API of Cloud Storage and, for reading, its XML API, which S3's clients understand."""
 
 from __future__ import annotations
 
@@ -138,6 +138,7 @@ class JsonApi:
         return web.json_response({"kind": "storage#objects"} | given)
 
     def _list_xml(self, call: Call, bucket: str) -> web.Response:
+        """List objects as S3's ListObjectsV2 does."""
         ours = {"continuation-token": "pageToken", "max-keys": "maxResults"}
         query = {ours.get(name, name): value for name, value in call.query.items()}
         items, prefixes, token = self._bucket(bucket).page(query)

@@ -31,11 +31,16 @@ def make_columns(
 
 @pytest.mark.parametrize("together", [IMAGES, IMAGES // 4])
 def test_wrong_labels_come_first_in_every_split(
-    monkeypatch: pytest.MonkeyPatch, together: int
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, together: int
 ) -> None:
     monkeypatch.setattr(labels, "_TOGETHER", together)
     columns, features, flipped = make_columns(50)
-    suspects, errors = find_wrong_labels(columns, features)
+    with caplog.at_level("INFO"):
+        suspects, errors = find_wrong_labels(columns, features)
+    texts = [
+        f"{done:,} of {IMAGES:,} labels judged" for done in range(together, IMAGES + 1, together)
+    ]
+    assert caplog.messages == texts
     rows = [int(suspect.sha256, 16) for suspect in suspects]
     assert flipped[rows].mean() > 0.9
     assert flipped[rows].sum() >= 0.9 * flipped.sum()
