@@ -4,6 +4,7 @@ import base64
 import contextlib
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +14,6 @@ from typing import Any
 import aiohttp
 from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
-from obstore.exceptions import BaseError
 from obstore.store import S3Store
 from s3fs import S3FileSystem
 
@@ -25,6 +25,8 @@ _DEFAULT_REGION = "us-east-1"
 _OVERLOAD = re.compile(r"status code: (5\d\d|429)")
 # By default, obstore gives up a response after 30 s, even while it arrives.
 _LONGEST_READ = timedelta(days=1)
+# In a row, before only s3fs reads a bucket, such as one of another region.
+_MOST_FAILURES = 20
 
 
 class _OverloadError(OSError):
@@ -38,16 +40,19 @@ class S3Client(S3FileSystem):
     """
 
     retries = 1
+    _process = 0
+    """Number of the process that uses obstore."""
 
     def __init__(self, **options: Any) -> None:
         """Take the options of s3fs."""
         super().__init__(**options)
         self._retrier = Retrier(_find_cause)
-        self._stores: dict[tuple[str, Any], S3Store] = {}
+        self._stores: dict[str, tuple[Any, S3Store]] = {}
+        """Bucket → credentials, and its store with them."""
         self._read: set[str] = set()
         """Buckets that obstore has read."""
-        self._only_by_s3fs: set[str] = set()
-        """Buckets that obstore does not read, such as those of another region."""
+        self._failures: dict[str, int] = {}
+        """Bucket → reads of obstore that have failed since the last one that succeeded."""
 
     async def _call_s3(self, method: str, *args: Any, **options: Any) -> Any:
         once = functools.partial(super()._call_s3, method, *args, **options)
@@ -77,19 +82,15 @@ class S3Client(S3FileSystem):
         conditions = {"IfMatch": version, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
 
         async def attempt() -> bytes:
-            if bucket not in self._only_by_s3fs:
-                data = await self._read_directly(bucket, key, version, end)
-                if data is not None:
-                    return data
+            data = await self._read_directly(bucket, key, version, end)
+            if data is not None:
+                return data
             # Also to find out what is wrong.
             response = await super(S3Client, self)._call_s3(
                 "get_object", Bucket=bucket, Key=key, **conditions
             )
             with contextlib.closing(response["Body"]) as body:
-                data = bytes(await body.read())
-            if bucket not in self._read:
-                self._only_by_s3fs.add(bucket)
-            return data
+                return bytes(await body.read())
 
         with _reporting_changes(path):
             return await self._retrier.call(attempt, kind="content", request=f"get_object {path}")
@@ -97,27 +98,38 @@ class S3Client(S3FileSystem):
     async def _read_directly(
         self, bucket: str, key: str, version: str, end: int | None
     ) -> bytes | None:
-        """Read an object with obstore; return None if that fails for any reason but overload.
+        """Read an object with obstore; return None if s3fs is to read it, which can do more.
 
-        s3fs takes four times the CPU time for a request.
+        s3fs takes several times the CPU time for a request.
         """
         client = await self.set_session()
         credentials = await self.session.get_credentials()
-        if credentials is None or self.anon or self.key:
+        # obstore has threads, which a forked process lacks, and strips names of slashes.
+        S3Client._process = S3Client._process or os.getpid()
+        is_usual = S3Client._process == os.getpid() and key == key.strip("/")
+        has_failed = self._failures.get(bucket, 0) >= _MOST_FAILURES
+        if credentials is None or self.anon or self.key or not is_usual or has_failed:
             return None
         frozen = await credentials.get_frozen_credentials()
-        if (bucket, frozen) not in self._stores:
-            self._stores[bucket, frozen] = self._open_directly(bucket, client.meta, frozen)
         options: Any = {"if_match": version, **({"range": (0, end)} if end else {})}
+        # obstore takes further options from the environment, and panics at some of them.
         try:
-            response = await self._stores[bucket, frozen].get_async(key, options=options)
+            if self._stores.get(bucket, (None,))[0] != frozen:
+                self._stores[bucket] = frozen, self._open_directly(bucket, client.meta, frozen)
+            response = await self._stores[bucket][1].get_async(key, options=options)
             data = bytes(await response.bytes_async())
-        except (BaseError, FileNotFoundError, ValueError) as error:
-            if status := _OVERLOAD.search(str(error)):
+        except Exception as error:
+            # Before a first read, this may be a proxy that s3fs would not ask.
+            if bucket in self._read and (status := _OVERLOAD.search(str(error))):
                 raise _OverloadError(f"HTTP status {status[1]}") from error
-            return None
-        self._read.add(bucket)
-        return data
+        else:
+            # Some stores ignore the condition.
+            if response.meta["e_tag"] in (None, version):
+                self._read.add(bucket)
+                self._failures[bucket] = 0
+                return data
+        self._failures[bucket] = self._failures.get(bucket, 0) + 1
+        return None
 
     def _open_directly(self, bucket: str, meta: Any, credentials: Any) -> S3Store:
         silence = timedelta(seconds=retry.RETRY_POLICY.silence)
@@ -127,13 +139,17 @@ class S3Client(S3FileSystem):
             options["root_certificate"] = Path(authorities).read_bytes()
         return S3Store(
             bucket,
-            endpoint=meta.endpoint_url,
+            # An endpoint in the environment, even an empty one, would precede `endpoint`.
+            config={"aws_endpoint_url_s3": meta.endpoint_url},
             region=meta.region_name.replace("aws-global", _DEFAULT_REGION),
             access_key_id=credentials.access_key,
             secret_access_key=credentials.secret_key,
             **({"session_token": credentials.token} if credentials.token else {}),
             client_options=options,
             retry_config={"max_retries": 0},
+            # The environment may ask for other requests.
+            virtual_hosted_style_request=False,
+            skip_signature=False,
         )
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:

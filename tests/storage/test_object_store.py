@@ -1,3 +1,4 @@
+import multiprocessing
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,50 @@ def test_an_object_is_never_taken_for_another(store: Any, key: str) -> None:
     for _ in range(2):
         data = sync(store.loop, store.read_version, f"bucket/{key}", version)
         assert data == key.encode()
+
+
+def _read_again() -> None:
+    listing = list_source("s3://bucket/2024-01-02", CONFIG)
+    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert read == IMAGES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_ENDPOINT_URL_S3", ""), ("AWS_CHECKSUM_ALGORITHM", "crc32c")]
+)
+def test_s3fs_reads_what_obstore_refuses(
+    store: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Obstore takes options from the environment, and panics at some of them."""
+    monkeypatch.setenv(name, value)
+    type(store).clear_instance_cache()
+    _read_again()
+
+
+@pytest.mark.slow
+def test_a_forked_process_reads(store: Any) -> None:
+    """It lacks obstore's threads, and would wait for them forever."""
+    _read_again()
+    child = multiprocessing.get_context("fork").Process(target=_read_again, daemon=True)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+
+
+@pytest.mark.slow
+def test_a_proxy_that_s3fs_does_not_ask_is_no_overload(
+    store: Any, monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    """Obstore knows no ports in `no_proxy`."""
+    monkeypatch.setenv("no_proxy", server.removeprefix("http://"))
+    with serve_s3("bucket") as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setattr("tests.storage.s3_server.FAULTS", ["503 No"] * len(IMAGES))
+        type(store).clear_instance_cache()
+        before = retry.count_retries()
+        _read_again()
+    assert retry.count_retries() == before
 
 
 @pytest.mark.slow
