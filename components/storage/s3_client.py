@@ -41,7 +41,7 @@ class S3Client(S3FileSystem):
 
     retries = 1
     _process = 0
-    """Number of the process that uses obstore."""
+    """Id of the process that uses obstore; 0: none yet."""
 
     def __init__(self, **options: Any) -> None:
         """Take the options of s3fs."""
@@ -123,7 +123,7 @@ class S3Client(S3FileSystem):
             if bucket in self._read and (status := _OVERLOAD.search(str(error))):
                 raise _OverloadError(f"HTTP status {status[1]}") from error
         else:
-            # Some stores ignore the condition.
+            # Some stores ignore the condition, so this may be another object.
             if response.meta["e_tag"] in (None, version):
                 self._read.add(bucket)
                 self._failures[bucket] = 0

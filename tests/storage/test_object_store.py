@@ -39,6 +39,12 @@ def store(server: str) -> Iterator[Any]:
     empty(server, "bucket")
 
 
+def _check_reading() -> None:
+    listing = list_source("s3://bucket/2024-01-02", CONFIG)
+    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
+    assert read == IMAGES
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["s3", "minio"])
 def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
@@ -77,10 +83,8 @@ def test_a_refused_read_is_repeated(
 ) -> None:
     """By s3fs, which follows redirections, unless the store is overloaded."""
     monkeypatch.setattr("tests.storage.s3_server.FAULTS", [*faults])
-    listing = list_source("s3://bucket/2024-01-02", CONFIG)
     before = sum(retry.count_retries().values())
-    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert read == IMAGES
+    _check_reading()
     assert sum(retry.count_retries().values()) == before + retries
 
 
@@ -96,12 +100,6 @@ def test_an_object_is_never_taken_for_another(store: Any, key: str) -> None:
         assert data == key.encode()
 
 
-def _read_again() -> None:
-    listing = list_source("s3://bucket/2024-01-02", CONFIG)
-    read = {file.path: data for file, data in read_files(listing.root, listing.files, CONFIG)}
-    assert read == IMAGES
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"), [("AWS_ENDPOINT_URL_S3", ""), ("AWS_CHECKSUM_ALGORITHM", "crc32c")]
@@ -112,14 +110,14 @@ def test_s3fs_reads_what_obstore_refuses(
     """Obstore takes options from the environment, and panics at some of them."""
     monkeypatch.setenv(name, value)
     type(store).clear_instance_cache()
-    _read_again()
+    _check_reading()
 
 
 @pytest.mark.slow
 def test_a_forked_process_reads(store: Any) -> None:
     """It lacks obstore's threads, and would wait for them forever."""
-    _read_again()
-    child = multiprocessing.get_context("fork").Process(target=_read_again, daemon=True)
+    _check_reading()
+    child = multiprocessing.get_context("fork").Process(target=_check_reading, daemon=True)
     child.start()
     child.join(20)
     assert child.exitcode == 0
@@ -136,7 +134,7 @@ def test_a_proxy_that_s3fs_does_not_ask_is_no_overload(
         monkeypatch.setattr("tests.storage.s3_server.FAULTS", ["503 No"] * len(IMAGES))
         type(store).clear_instance_cache()
         before = retry.count_retries()
-        _read_again()
+        _check_reading()
     assert retry.count_retries() == before
 
 
